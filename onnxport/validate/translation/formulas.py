@@ -172,16 +172,19 @@ def _padding(place: Place) -> None:
 
 
 def _concatenated_zeros(place: Place) -> None:
-    """A value between zeros is one that is padded."""
+    """A value between zeros is one that is padded; between nothing it is itself."""
     node = place.node
     data = [each for each in node.inputs if not place.is_zero(each)]
     shapes = [None if each is None else static_sizes(each) for each in node.inputs]
-    if len(data) != 1 or len(node.inputs) == 1 or place.is_constant(data[0]) or None in shapes:
+    if len(data) != 1 or place.is_constant(data[0]) or None in shapes:
         return
     rank, axis, at = len(shapes[0] or ()), node.attributes.get_int("axis", 0), node.inputs.index(data[0])
     lengths = [(shape or ())[axis] for shape in shapes]
     pads = np.zeros((2, rank), np.int64)
     pads[:, axis] = sum(lengths[:at]), sum(lengths[at + 1 :])
+    if not pads.any():
+        place.finish(place.add("Identity", [data[0]]))
+        return
     place.finish(place.add("Pad", [data[0], place.store(pads.reshape(-1))]))
 
 

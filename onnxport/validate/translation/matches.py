@@ -52,6 +52,7 @@ from onnxport.validate.translation.rounding_bounds import (
 # A factor of an operand is a factor of the result.
 _MULTIPLIES = frozenset({"Mul", "MatMul"})
 _VIEWS = frozenset({"Reshape", "Transpose"})
+_MOST_NESTED = 16  # products of products whose factors are looked for
 
 
 @dataclass(frozen=True)
@@ -276,13 +277,19 @@ class _Matcher:
         operands = self._operands(head.core, source.core)
         return (head if isinstance(operands, str) else _times(head, self._factors(head, operands))), source
 
-    def _factors(self, head: Head, operands: Sequence[tuple[ir.Value, ir.Value]]) -> list[float]:
-        """Return what each operand is times the source's, where their product has the factor elsewhere."""
+    def _factors(
+        self, head: Head, operands: Sequence[tuple[ir.Value, ir.Value]], depth: int = 0
+    ) -> list[float]:
+        """Return what each operand is times the source's, where their product has the factor elsewhere.
+
+        Args:
+            depth: of the product in others, whose operands are asked for their own operands' factors.
+        """
         if head.core.weight is not None:
             return [self._factor_of_operand(*operands[0])]
-        if head.core.op not in _MULTIPLIES or len(operands) != 2:
+        if head.core.op not in _MULTIPLIES or len(operands) != 2 or depth > _MOST_NESTED:
             return [1.0 for _ in operands]
-        return [self._factor(*each) for each in operands]
+        return [self._factor(*each, depth) for each in operands]
 
     def _factor_of_operand(self, value: ir.Value, original: ir.Value) -> float:
         """Return the factor of what a product reads by way of views, or of what has bounds; else 1 (absorption.py)."""
@@ -297,9 +304,13 @@ class _Matcher:
                 return 1.0
             value, original, is_seen = inner[0], other[0], True
 
-    def _factor(self, value: ir.Value, original: ir.Value) -> float:
+    def _factor(self, value: ir.Value, original: ir.Value, depth: int = 0) -> float:
         """Return the number that an operand is times the source's, if that is all by which they differ; else 1."""
         head, source = self._rewritten(self._candidate.unfolded(value), self._source.unfolded(original))
+        if head.core.op == source.core.op == "Mul":  # (x / 2) * y or x * (y / 2)
+            operands = self._operands(head.core, source.core)
+            if not isinstance(operands, str):
+                head = _times(head, self._factors(head, operands, depth + 1))
         parts = (head.scale, source.scale)
         if head.core.op != source.core.op or not all(each.is_scalar and each.values.all() for each in parts):
             return 1.0

@@ -138,12 +138,14 @@ def _sorted_axes(axes: Sequence[int], node: ir.Node) -> tuple[int, ...]:
 
 
 def _is_global(attributes: Mapping[str, Any], operands: Sequence[Operand], node: ir.Node) -> bool:
-    """Return whether a mean is that of all pixels of a channel."""
+    """Return whether a mean is that of all pixels of a channel; axes of size 1 may be left out."""
     data = node.inputs[0]
     rank = None if data is None or data.shape is None else len(data.shape)
-    if rank is None or rank < 3 or not attributes.get("keepdims", 1) or len(operands) > 1:
+    if data is None or rank is None or rank < 3 or not attributes.get("keepdims", 1) or len(operands) > 1:
         return False
-    return tuple(attributes["axes"]) == tuple(range(2, rank))
+    sizes = static_shape(data) or (0,) * rank
+    axes = {*attributes["axes"], *(axis for axis in range(2, rank) if sizes[axis] == 1)}
+    return axes == set(range(2, rank))
 
 
 def _softmax(attributes: dict[str, Any], operands: list[Operand], node: ir.Node) -> _Parts:

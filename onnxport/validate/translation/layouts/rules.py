@@ -10,7 +10,12 @@ import onnx_ir as ir
 
 from onnxport.validate.translation.layouts.sizes import static_sizes
 from onnxport.validate.translation.layouts.views import Axes, Layouts, Rule, Shape, View, stand_in
-from onnxport.validate.translation.layouts.windows import lay_convolution, lay_mean, lay_pool
+from onnxport.validate.translation.layouts.windows import (
+    lay_convolution,
+    lay_mean,
+    lay_pool,
+    lay_transposed_convolution,
+)
 
 _ONE_AXIS = 13  # the opset from which a softmax is over one axis
 
@@ -73,7 +78,7 @@ def _cast(layouts: Layouts, node: ir.Node) -> None:
 
 
 def _elementwise(layouts: Layouts, node: ir.Node) -> None:
-    """Compute on the base of the first operand that has all axes."""
+    """Compute on the base of the first operand that has all axes, of one that is not repeated if there is any."""
     result = node.outputs[0]
     rank = len(static_sizes(result) or ())
     computed = [each for each in node.inputs if each is not None and not layouts.is_constant(each)]
@@ -81,9 +86,11 @@ def _elementwise(layouts: Layouts, node: ir.Node) -> None:
     if len(computed) == 1 and all(prod(static_sizes(each) or ()) == 1 for each in others):
         layouts.replace_base(node, node.inputs.index(computed[0]))
         return
-    first = next((each for each in computed if len(layouts.view(each).axes) == rank), None)
     shape = static_sizes(result)
     assert shape is not None
+    of_all_axes = [each for each in computed if len(layouts.view(each).axes) == rank]
+    whole = [each for each in of_all_axes if _static_view(layouts, each) == shape]
+    first = next(iter(whole or of_all_axes), None)
     if first is None:
         _plain(layouts, node)
         return
@@ -125,6 +132,19 @@ def _of_first(layouts: Layouts, node: ir.Node) -> None:
             layouts.lay(node.outputs[0], view.axes, len(view.base.shape or ()))
             return
     layouts.replace_base(node, 0)
+
+
+def _batch_normalization(layouts: Layouts, node: ir.Node) -> None:
+    """On the base, where its channels lie behind the first axis, too."""
+    value = node.inputs[0]
+    assert value is not None
+    view, result = layouts.view(value), node.outputs[0]
+    is_plain = len(view.axes) > 1 and view.axes[1] == 1 and static_sizes(view.base) is not None
+    if not is_plain or any(each.uses() or each.is_graph_output() for each in node.outputs[1:]):
+        _plain(layouts, node)
+        return
+    node.replace_input_with(0, view.base)
+    layouts.lay(result, view.axes, len(view.base.shape or ()))
 
 
 def _along_axis(layouts: Layouts, node: ir.Node) -> None:
@@ -511,6 +531,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys((f"Reduce{each}" for each in "Mean Sum Max Min Prod L1 L2".split()), _reduce),
     **dict.fromkeys(("ArgMax", "ArgMin"), _index_of_extreme),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
+    "BatchNormalization": _batch_normalization,
     "Concat": _concat,
     "Slice": _slice,
     "Split": _split,
@@ -520,6 +541,7 @@ RULES: Mapping[str, Rule] = {
     "MatMul": _matrix_product,
     "Gemm": _gemm,
     "Conv": lay_convolution,
+    "ConvTranspose": lay_transposed_convolution,
     "MaxPool": lay_pool,
     "AveragePool": lay_mean,
 }

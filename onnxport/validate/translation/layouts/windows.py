@@ -86,8 +86,16 @@ def _pads_of(layouts: Layouts, padded: ir.Node, data: ir.Value) -> Array | None:
 
 
 def lay_pool(layouts: Layouts, node: ir.Node) -> None:
-    """Write a pool whose last windows reach beyond the data as one with that much padding."""
-    lay_window(layouts, node)
+    """Write a pool whose last windows reach beyond the data as one with that much padding.
+
+    One over one axis is written as one over two, as a convolution is.
+    """
+    is_narrow = len(node.attributes.get_ints("kernel_shape", ())) == 1
+    if is_narrow and not any(each.uses() or each.is_graph_output() for each in node.outputs[1:]):
+        _widen(layouts, node)
+        _take_padding(layouts, node)
+    else:
+        lay_window(layouts, node)
     attributes, data = node.attributes, node.inputs[0]
     before, behind = (None if each is None else static_sizes(each) for each in (data, node.outputs[0]))
     rounds_up, counts = (attributes.get_int(name, 0) for name in ("ceil_mode", "count_include_pad"))
@@ -189,14 +197,42 @@ def _lay_axes(layouts: Layouts, node: ir.Node) -> None:
     if data is None or weight is None or sizes is None or len(sizes) != 3:
         lay_window(layouts, node)
         return
+    _widen_weight(layouts, node)
+    _widen(layouts, node)
+    _take_padding(layouts, node)
+
+
+def lay_transposed_convolution(layouts: Layouts, node: ir.Node) -> None:
+    """Write one over one axis as one over two."""
+    weight = node.inputs[1]
+    sizes = None if weight is None else static_sizes(weight)
+    if sizes is None or len(sizes) != 3:
+        layouts.read_in_order(node)
+        return
+    for name, plain in (("output_padding", 0), ("output_shape", 1)):
+        if given := node.attributes.get_ints(name, None):
+            node.attributes[name] = ir.AttrInt64s(name, [plain, *given])
+    _widen_weight(layouts, node)
+    _widen(layouts, node)
+
+
+def _widen_weight(layouts: Layouts, node: ir.Node) -> None:
+    weight = node.inputs[1]
+    assert weight is not None
+    first, second, width = static_sizes(weight) or ()
+    node.replace_input_with(1, layouts.reshape(layouts.plain(weight), (first, second, 1, width)))
+
+
+def _widen(layouts: Layouts, node: ir.Node) -> None:
+    """Have a window over [N, C, W] move over [N, C, 1, W]."""
+    data = node.inputs[0]
+    assert data is not None
     for name in ("kernel_shape", "strides", "dilations"):
         if given := node.attributes.get_ints(name, None):
             node.attributes[name] = ir.AttrInt64s(name, [1, *given])
     if pads := node.attributes.get_ints("pads", None):
         node.attributes["pads"] = ir.AttrInt64s("pads", [0, pads[0], 0, pads[1]])
     node.replace_input_with(0, layouts.arrange(data, (0, 1, None, 2)))
-    node.replace_input_with(1, layouts.reshape(layouts.plain(weight), (*sizes[:2], 1, sizes[2])))
-    _take_padding(layouts, node)
     layouts.lay(node.outputs[0], (0, 1, 3), 4)
 
 
