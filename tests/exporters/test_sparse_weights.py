@@ -11,7 +11,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
-from onnxport.exporters.tensorflow.sparse_weights import write_dense
+from onnxport.exporters.tensorflow.tflite_files import write_convertible
 from tests.validate.tflite_files import write
 
 _PRODUCT = """
@@ -104,7 +104,7 @@ def test_the_expanded_file_answers_as_litert_does(tmp_path: Path, block: int) ->
     dense = write(tmp_path / "dense.tflite", text, ["x"], ["y"])
     sparse = write_sparse(dense, weights, block, tmp_path / "sparse.tflite")
     x = rng.standard_normal((2, 8)).astype(np.float32)
-    expanded = write_dense(sparse, tmp_path / "expanded.tflite")
+    expanded = write_convertible(sparse, tmp_path / "expanded.tflite")
     assert expanded != sparse
     np.testing.assert_allclose(answers(expanded, x), answers(sparse, x), rtol=1e-6)
     np.testing.assert_allclose(answers(expanded, x), x @ weights.T, rtol=1e-5)
@@ -113,4 +113,4 @@ def test_the_expanded_file_answers_as_litert_does(tmp_path: Path, block: int) ->
 def test_a_file_without_sparse_weights_is_left_alone(tmp_path: Path) -> None:
     text = _PRODUCT.format(weights=np.ones((4, 8), np.float32).tolist())
     dense = write(tmp_path / "dense.tflite", text, ["x"], ["y"])
-    assert write_dense(dense, tmp_path / "other.tflite") == dense
+    assert write_convertible(dense, tmp_path / "other.tflite") == dense

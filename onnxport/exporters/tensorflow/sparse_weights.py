@@ -7,32 +7,16 @@ has all its indices. A sparse one has, for each position of the level above, the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from onnxport.core.arrays import Array
 
-_IDENTIFIER = b"TFL3"
 
-
-def write_dense(path: Path, output: Path) -> Path:
-    """Write a copy of a file whose sparse weights are dense constants; return `path` itself where there are none."""
-    model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
-    expanded = [graph for graph in model.subgraphs if _expand(model, graph)]
-    if not expanded:
-        return path
-    builder = flatbuffers.Builder(path.stat().st_size)
-    builder.Finish(model.Pack(builder), _IDENTIFIER)
-    output.write_bytes(builder.Output())
-    return output
-
-
-def _expand(model: Any, graph: Any) -> bool:
-    """Make the result of each DENSIFY a constant; return whether there was one."""
+def expand_sparse_weights(model: Any, graph: Any) -> bool:
+    """Make the result of each DENSIFY of a graph a constant; return whether there was one."""
     expansions = [each for each in graph.operators if _is_densify(model, each)]
     for operator in expansions:
         sparse, dense = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]

@@ -16,7 +16,7 @@ from onnxport.exporters.framework import Exported
 from onnxport.exporters.params import ExportParams
 from onnxport.exporters.sources import Source
 from onnxport.exporters.tensorflow.signatures import DeclaredInput, bind_inputs
-from onnxport.exporters.tensorflow.sparse_weights import write_dense
+from onnxport.exporters.tensorflow.tflite_files import write_convertible
 from onnxport.formats.artifact import TensorSpec
 from onnxport.runtimes.litert import TfliteRuntime
 from onnxport.runtimes.options import RuntimeOptions
@@ -71,8 +71,8 @@ class TfliteModel:
         own = [spec.name for spec in self._runtime.outputs]
         names |= {tensors[name]: spec.name for name, spec in zip(own, self.outputs, strict=True)}
         with collect_refusals(str(self._path)), TemporaryDirectory() as folder:
-            dense = write_dense(self._path, Path(folder, "dense.tflite"))
-            model = convert(None, opset, tflite_path=str(dense), tensors_to_rename=names)
+            convertible = write_convertible(self._path, Path(folder, "convertible.tflite"))
+            model = convert(None, opset, tflite_path=str(convertible), tensors_to_rename=names)
         set_ports(model, self.inputs, self.outputs)
         onnx.save(model, output)
         return Exported(output, facts={"exporter": EXPORTER})
