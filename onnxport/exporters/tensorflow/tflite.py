@@ -37,7 +37,6 @@ class TfliteModel:
     """
 
     kind = "tensorflow"
-    has_other_kernels = True
 
     def __init__(self, source: Source, params: ExportParams) -> None:
         self._path = Path(source.name)
@@ -45,7 +44,12 @@ class TfliteModel:
         self._plain: TfliteRuntime | None = None
         if self._runtime.remarks:
             raise CannotConvertError(f"{self._path} cannot be exported", why=self._runtime.remarks[0])
-        _refuse_operators(self._path)
+        file = schema.Model.GetRootAs(self._path.read_bytes(), 0)
+        _refuse_operators(file, self._path)
+        # MediaPipe's operators, which no framework's converter writes, are in XNNPACK alone.
+        self.has_other_kernels = not any(
+            file.OperatorCodes(index).CustomCode() for index in range(file.OperatorCodesLength())
+        )
         declared = [DeclaredInput(spec.name, spec.dtype, _sizes(spec)) for spec in self._runtime.inputs]
         self.name = self._runtime.name
         self.inputs = bind_inputs(declared, params, source.name)
@@ -92,10 +96,9 @@ def load(source: Source, params: ExportParams) -> TfliteModel:
     return TfliteModel(source, params)
 
 
-def _refuse_operators(path: Path) -> None:
+def _refuse_operators(model: schema.Model, path: Path) -> None:
     """Raise CannotConvertError for operators on which tf2onnx fails without a word."""
     names = {getattr(schema.BuiltinOperator, name): name for name in _REFUSED}
-    model = schema.Model.GetRootAs(path.read_bytes(), 0)
     graph = model.Subgraphs(0)
     codes = (
         model.OperatorCodes(graph.Operators(place).OpcodeIndex()) for place in range(graph.OperatorsLength())

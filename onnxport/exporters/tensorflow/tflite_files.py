@@ -46,8 +46,42 @@ def flatten_products(model: Any, graph: Any) -> bool:
     return bool(flattening)
 
 
+def write_transposed_convolutions(model: Any, graph: Any) -> bool:
+    """Replace MediaPipe's operator Convolution2DTransposeBias by built-in ones; return whether there was one."""
+    found = [each for each in graph.operators if _custom_code(model, each) == _TRANSPOSED]
+    for custom in found:
+        image, weights, bias = custom.inputs
+        (output,) = custom.outputs
+        padding, *strides = np.asarray(custom.customOptions, np.uint8).view(np.int32)[:3]
+        transposed, addition = schema.OperatorT(), schema.OperatorT()
+        transposed.opcodeIndex = _opcode_index(model, schema.BuiltinOperator.TRANSPOSE_CONV)
+        transposed.builtinOptionsType = schema.BuiltinOptions.TransposeConvOptions
+        transposed.builtinOptions = options = schema.TransposeConvOptionsT()
+        options.padding, (options.strideW, options.strideH) = _PADDINGS[int(padding)], map(int, strides)
+        shape = _add_constant(model, graph, np.array(_shape(graph, output), np.int32))
+        transposed.inputs, transposed.outputs = [shape, weights, image], [_add_alike(graph, output)]
+        addition.opcodeIndex = _opcode_index(model, schema.BuiltinOperator.ADD)
+        addition.builtinOptionsType = schema.BuiltinOptions.AddOptions
+        addition.builtinOptions = schema.AddOptionsT()
+        addition.inputs, addition.outputs = [*transposed.outputs, bias], [output]
+        place = graph.operators.index(custom)
+        graph.operators[place : place + 1] = [transposed, addition]
+    return bool(found)
+
+
+_TRANSPOSED = b"Convolution2DTransposeBias"
+# Its options are a TfLiteTransposeConvParams: TfLitePadding, width and height of a stride, as int32.
+_PADDINGS = {1: schema.Padding.SAME, 2: schema.Padding.VALID}
 # Each changes a graph of a model in place and returns whether it did.
-_REWRITES: tuple[Callable[[Any, Any], bool], ...] = (expand_sparse_weights, flatten_products)
+_REWRITES: tuple[Callable[[Any, Any], bool], ...] = (
+    expand_sparse_weights,
+    flatten_products,
+    write_transposed_convolutions,
+)
+
+
+def _custom_code(model: Any, operator: Any) -> bytes:
+    return model.operatorCodes[operator.opcodeIndex].customCode or b""
 
 
 def _flattens_with_bias(model: Any, graph: Any, operator: Any) -> bool:
@@ -67,15 +101,23 @@ def _shape(graph: Any, number: int) -> list[int]:
 
 def _add_flattened(graph: Any, number: int, features: int) -> int:
     """Add a tensor of a tensor's numbers in rows, and return its number."""
-    whole, rows = graph.tensors[number], schema.TensorT()
-    rows.name = (
-        f"rows/{len(graph.tensors)}".encode()
-    )  # names must differ, and two products may read one tensor
-    rows.type, rows.quantization = whole.type, whole.quantization
+    whole, added = graph.tensors[number], _add_alike(graph, number)
+    rows = graph.tensors[added]
     rows.shape = [int(np.prod(whole.shape)) // features, features]
     if whole.shapeSignature is not None and -1 in whole.shapeSignature:
         rows.shapeSignature = [-1, features]
-    graph.tensors.append(rows)
+    return added
+
+
+def _add_alike(graph: Any, number: int) -> int:
+    """Add a tensor of another one's type, grid and sizes, and return its number."""
+    given, added = graph.tensors[number], schema.TensorT()
+    added.name = (
+        f"added/{len(graph.tensors)}".encode()
+    )  # names must differ, and two products may read one tensor
+    added.type, added.quantization = given.type, given.quantization
+    added.shape, added.shapeSignature = given.shape, given.shapeSignature
+    graph.tensors.append(added)
     return len(graph.tensors) - 1
 
 
