@@ -30,6 +30,26 @@ def hash_by_number() -> None:
     Node.__init__, Node.__hash__ = numbered, lambda self: self.number
 
 
+def skip_copies_of_constants() -> None:
+    """Make tf2onnx's optimizers write no protobuf of a constant: each of their passes kept a copy of all weights.
+
+    Nobody reads it: the file's constants come from the nodes' attributes. Protobuf frees no part of a message, so that
+    the copies of 50 MB of weights took 3 GB.
+    """
+    from tf2onnx.graph import Node
+
+    update = Node.update_proto
+    if getattr(update, "skips_constants", False):
+        return
+
+    def update_proto(self: Any, external_tensor_storage: Any = None) -> None:
+        if not self.is_const():
+            update(self, external_tensor_storage)
+
+    update_proto.skips_constants = True  # type: ignore[attr-defined]
+    Node.update_proto = update_proto
+
+
 def canonicalize(graph: onnx.GraphProto) -> None:
     """Order nodes as the outputs reach them; name constants and numbered names by position.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import onnx
 
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.exporters.framework import Exported
-from onnxport.exporters.tensorflow.canonical import canonicalize, hash_by_number
+from onnxport.exporters.tensorflow.canonical import canonicalize, hash_by_number, skip_copies_of_constants
 from onnxport.exporters.tensorflow.library import EXPORTER, TENSORFLOW, tf
 from onnxport.exporters.tensorflow.operators import HANDLERS
 from onnxport.formats.artifact import TensorSpec
@@ -40,13 +41,14 @@ def write(traced: TracedFunction, output: Path, opset: int | None, notes: Sequen
     names = dict(
         zip((*inputs, *outputs), (spec.name for spec in (*traced.inputs, *traced.outputs)), strict=True)
     )
-    with collect_refusals(traced.source), tf.device("/cpu:0"):
+    with collect_refusals(traced.source) as refusals, tf.device("/cpu:0"):
         graph, tables = _freeze(traced, inputs, outputs)
         with tf.Graph().as_default() as imported:
             tf.import_graph_def(graph, name="")
             model = convert(
                 imported,
                 opset,
+                refusals,
                 input_names=inputs,
                 output_names=outputs,
                 tensors_to_rename=names,
@@ -87,25 +89,45 @@ def _inline_xla(graph: Any) -> bool:
 _APART = ("_XlaMustCompile", "_noinline")
 
 
-def convert(graph: Any, opset: int | None, **options: Any) -> onnx.ModelProto:
-    """Convert a TensorFlow graph, or a .tflite (option `tflite_path`, and no graph), with tf2onnx."""
+def convert(
+    graph: Any, opset: int | None, refusals: Mapping[str, Refusal], **options: Any
+) -> onnx.ModelProto:
+    """Convert a TensorFlow graph, or a .tflite (option `tflite_path`, and no graph), with tf2onnx.
+
+    Args:
+        refusals: what collect_refusals collects meanwhile.
+    """
     from tf2onnx import optimizer, tfonnx
 
     hash_by_number()
-    found = tfonnx.process_tf_graph(
+    skip_copies_of_constants()
+    process = partial(
+        tfonnx.process_tf_graph,
         graph,
         continue_on_error=True,  # so that every operator it cannot write is told, not the first
         opset=min(opset or NEWEST_OPSET, NEWEST_OPSET),
         custom_op_handlers={op: (handler, []) for op, handler in HANDLERS.items()},
         **options,
     )
-    model: onnx.ModelProto = optimizer.optimize_graph(found).make_model("")
+    found = process()
+    if refusals:
+        raise NotImplementedError("collect_refusals tells which operators")
+    try:
+        optimized = optimizer.optimize_graph(found, catch_errors=False)
+    except Exception:
+        # Now it copies the graph, with all weights, before each optimizer, and leaves out the one that fails.
+        optimized = optimizer.optimize_graph(process())
+    model: onnx.ModelProto = optimized.make_model("")
     return model
 
 
 @contextlib.contextmanager
-def collect_refusals(source: str) -> Iterator[None]:
-    """Turn errors that tf2onnx logs or raises into a CannotConvertError with every operator it names."""
+def collect_refusals(source: str) -> Iterator[Mapping[str, Refusal]]:
+    """Turn errors that tf2onnx logs or raises into a CannotConvertError with every operator it names.
+
+    Yields:
+        The name of each node that it cannot write so far -> why.
+    """
     errors = _Errors()
     logger = logging.getLogger("tf2onnx")
     level, propagate = logger.level, logger.propagate
@@ -113,7 +135,7 @@ def collect_refusals(source: str) -> Iterator[None]:
     logger.setLevel(logging.ERROR)
     logger.propagate = False
     try:
-        yield
+        yield errors.refusals
     except (ValueError, LookupError, AttributeError, TypeError, AssertionError, NotImplementedError) as error:
         if not errors.refusals:
             raise CannotConvertError(

@@ -74,9 +74,9 @@ class TfliteModel:
         names = {tensors[spec.name]: spec.name for spec in self.inputs}
         own = [spec.name for spec in self._runtime.outputs]
         names |= {tensors[name]: spec.name for name, spec in zip(own, self.outputs, strict=True)}
-        with collect_refusals(str(self._path)), TemporaryDirectory() as folder:
+        with collect_refusals(str(self._path)) as refusals, TemporaryDirectory() as folder:
             convertible = write_convertible(self._path, Path(folder, "convertible.tflite"))
-            model = convert(None, opset, tflite_path=str(convertible), tensors_to_rename=names)
+            model = convert(None, opset, refusals, tflite_path=str(convertible), tensors_to_rename=names)
         set_ports(model, self.inputs, self.outputs)
         onnx.save(model, output)
         return Exported(output, facts={"exporter": EXPORTER})
