@@ -228,16 +228,19 @@ class Child(Closing):
         raise ChildBug(f"{self._purpose}: {value}")
 
     @contextlib.contextmanager
-    def bounded(self, weights: int, least: int = _LEAST_ALLOWED) -> Iterator[None]:
+    def bounded(
+        self, weights: int, least: int = _LEAST_ALLOWED, copies: int = _ALLOWED_FOR_WEIGHTS
+    ) -> Iterator[None]:
         """Limit the memory of calls for a model with `weights` bytes, unless the user has set that limit.
 
         Args:
             least: bytes without weights.
+            copies: bytes for each byte of weights.
 
         Raises:
             ChildTooLarge: a call exceeded it; the message names the option that raises it.
         """
-        self.memory = limit("child-memory", least + _ALLOWED_FOR_WEIGHTS * weights)
+        self.memory = limit("child-memory", least + copies * weights)
         try:
             yield
         except ChildTooLarge as large:

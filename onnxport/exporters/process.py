@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from onnxport.samples.domain import Domain
 
 
+# TensorFlow makes up to 22 copies of all weights while it turns variables into constants and optimizes the graph.
+_COPIES_OF_TENSORFLOW = 26
+
+
 @dataclass(frozen=True)
 class Description:
     """The child's description of its model."""
@@ -131,8 +135,11 @@ class SourceRuntime(Closing):
 
     def _bounded(self) -> AbstractContextManager[None]:
         """Limit the memory that a file of others takes; code of the user's may take what it wants."""
-        trusted = self._source.is_factory or self._params.trust
-        return nullcontext() if trusted else self._child.bounded(self._source.size)
+        if self._source.is_factory or self._params.trust:
+            return nullcontext()
+        if self._source.kind == "tensorflow":
+            return self._child.bounded(self._source.size, copies=_COPIES_OF_TENSORFLOW)
+        return self._child.bounded(self._source.size)
 
     def consulted(self) -> UsedCode:
         """Return the user code and files that the model read."""

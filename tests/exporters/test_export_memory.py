@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.validate.tflite_files import write
 
 ROOT = Path(__file__).parents[2]
@@ -47,3 +49,17 @@ def test_no_pass_of_the_optimizer_keeps_a_copy_of_the_weights(tmp_path: Path) ->
     )
     # Of a few that process_tf_graph and the file need.
     assert int(run.stdout.splitlines()[-1]) < 14 * output.stat().st_size, run.stdout
+
+
+@pytest.mark.exhaustive
+def test_a_keras_model_of_200_mb_is_exported(tmp_path: Path) -> None:
+    """TensorFlow holds several GB for it, most of them copies of its weights."""
+    import keras
+
+    layers = [keras.layers.Dense(1000, name=f"dense_{number}") for number in range(50)]
+    keras.Sequential([keras.layers.Input((1000,)), *layers]).save(tmp_path / "large.keras")
+    command = ("export", tmp_path / "large.keras", "-o", tmp_path / "large.onnx")
+    run = subprocess.run(
+        [sys.executable, "-m", "onnxport", *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
