@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxport.exporters.tensorflow.spectra import rfft
+
 Handler = Callable[..., None]
 
 
@@ -48,4 +50,4 @@ def _numpy(element: int) -> Any:
     return helper.tensor_dtype_to_np_dtype(element)
 
 
-HANDLERS: Mapping[str, Handler] = {"Erfc": erfc, "TFL_GELU": gelu}
+HANDLERS: Mapping[str, Handler] = {"Erfc": erfc, "TFL_GELU": gelu, "RFFT": rfft, "RFFT2D": rfft}
