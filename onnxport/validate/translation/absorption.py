@@ -14,6 +14,7 @@ Zeros that a convolution pads with are no x: a shift may pass it by half a step 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -65,6 +66,31 @@ def absorb(core: Core, head: Head, source: Head) -> tuple[Core, Array] | None:
     if _is_padded(core) and (np.abs(offset) > _HALF_STEP * _step(head)).any():
         return None
     return _read_through(core, factor, offset), factor
+
+
+def behind_view(head: Head, before: Sequence[int], after: Sequence[int]) -> Head:
+    """Return a head with its constants as they broadcast behind a Reshape that adds or drops axes of size 1.
+
+    Args:
+        before, after: the sizes of the value and of the view.
+    """
+    places = [place for place, size in enumerate(after) if size != 1]
+    long = [place for place, size in enumerate(before) if size != 1]
+
+    def view(values: Array) -> Array:
+        full, sizes = (1,) * (len(before) - values.ndim) + values.shape, [1] * len(after)
+        for place, source in zip(places, long, strict=True):
+            sizes[place] = full[source]
+        return values.reshape(sizes)
+
+    return replace(
+        head,
+        scale=head.scale.moved(view),
+        shift=head.shift.moved(view),
+        low=view(head.low),
+        high=view(head.high),
+        rank=len(after),
+    )
 
 
 def _read_through(core: Core, factor: Array, offset: Array) -> Core:

@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.validate.translation.absorption import absorb
+from onnxport.validate.translation.absorption import absorb, behind_view
 from onnxport.validate.translation.axes import (
     AXES,
     broadcast_alike,
@@ -243,6 +243,8 @@ class _Matcher:
         for each in operands:
             self._found.readers.setdefault(each, []).append((pair.value, pair.original))
         is_viewed = head.core.op == "Reshape" or broadcast_alike(head.core, source.core)
+        # What a view shows of a pair whose factors a product makes up for is such a pair, too.
+        absorbs = absorbs or (is_view and pair.is_absorbed)
         pairs = [
             _Pair(*each, absorbs, factor, is_viewed) for each, factor in zip(operands, factors, strict=True)
         ]
@@ -360,7 +362,8 @@ class _Matcher:
             return match, False
         (pair,) = operands
         found = replace(match, product=core, of_source=source, operand=pair, factor=np.array(factors))
-        head, theirs = self._aligned(_Pair(*pair))
+        is_seen_through = core.op == "Conv" and factors == [1.0]
+        head, theirs = self._behind_views(*pair) if is_seen_through else self._aligned(_Pair(*pair))
         if head.core.op != theirs.core.op:
             return found, False
         is_alike = follows_alike(head, theirs)
@@ -369,6 +372,26 @@ class _Matcher:
         if absorbed is None or (is_alike and not _is_nearer(absorbed[0], core, source)):
             return found, False
         return replace(found, product=absorbed[0], factor=absorbed[1]), not is_alike
+
+    def _behind_views(self, value: ir.Value, original: ir.Value) -> tuple[Head, Head]:
+        """Return what _aligned does, of what both are views of that only add or drop axes of size 1.
+
+        A convolution over one axis is one over two in TFLite: its channels' factors stand before such a Reshape.
+        """
+        inner = (value, original)
+        while True:
+            before = _before_ones(self._candidate.head(inner[0])), _before_ones(self._source.head(inner[1]))
+            if before[0] is None or before[1] is None:
+                break
+            inner = (before[0], before[1])
+        heads = self._aligned(_Pair(*inner))
+        if inner[0] is value:
+            return heads
+        head, source = (
+            behind_view(each, static_shape(seen) or (), static_shape(view) or ())
+            for each, seen, view in zip(heads, inner, (value, original), strict=True)
+        )
+        return head, source
 
     def _rewritten(self, head: Head, source: Head) -> tuple[Head, Head]:
         """Return the normal forms with x * Clip(x + 3, 0, 6) / 6 as HardSwish, where that is what both sides are."""

@@ -189,6 +189,42 @@ def test_a_factor_that_moved_into_the_next_product_is_no_fault(bounded: bool) ->
     assert wrong.faults
 
 
+@pytest.mark.parametrize(
+    ("shape", "off", "is_same"), [((4, 1), 1.0, True), ((4, 1), 1.2, False), ((1, 4), 1.0, False)]
+)
+def test_channels_before_a_view_as_an_image_may_have_factors_that_its_convolution_takes_back(
+    shape: tuple[int, int], off: float, is_same: bool
+) -> None:
+    """Exp(x) * k -> [1, 4, 1, 4] -> Conv with W / k, as TFLite has a Conv over one axis; a k of rows is none."""
+    random = np.random.default_rng(0)
+    weight = random.standard_normal((5, 4, 1, 3)).astype(np.float32)
+    factor = random.uniform(1, 4, 4).astype(np.float32)
+
+    def model(scale: Array | None, weight: Array) -> Model:
+        scaled = [] if scale is None else [helper.make_node("Mul", ["a", "k"], ["b"])]
+        numbers = {"w": weight, "sizes": np.array([1, 4, 1, 4])} | ({} if scale is None else {"k": scale})
+        graph = helper.make_graph(
+            [
+                helper.make_node("Exp", ["x"], ["a"]),
+                *scaled,
+                helper.make_node("Reshape", ["b" if scaled else "a", "sizes"], ["c"]),
+                helper.make_node("Conv", ["c", "w"], ["y"], pads=[0, 1, 0, 1]),
+            ],
+            "g",
+            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 4, 4))],
+            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 5, 1, 4))],
+            [numpy_helper.from_array(each, name) for name, each in numbers.items()],
+        )
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        return Model(ir.from_proto(proto))
+
+    taken_back = weight / factor[:, None, None] * np.float32([1, off, 1, 1])[:, None, None]
+    feeds = {"x": random.standard_normal((1, 4, 4)).astype(np.float32)}
+    found = prove(model(None, weight), model(factor.reshape(1, *shape), taken_back), [feeds])
+    assert (not found.findings) == is_same
+    assert bool(found.faults) != is_same
+
+
 @pytest.mark.parametrize(("cut", "is_same"), [(1.0, True), (1.2, False)])
 def test_channels_made_alike_keep_their_bound_times_their_factor(cut: float, is_same: bool) -> None:
     """Clip(LeakyRelu(x V)) W: a channel k times as far has its bound k times as far, and W / k in the next product."""
