@@ -32,6 +32,7 @@ from onnxport.core.windows import taps_on_data
 from onnxport.formats.quantization_note import QuantizationNote
 from onnxport.validate.translation.findings import Finding, Kind
 from onnxport.validate.translation.forms import Core
+from onnxport.validate.translation.layouts.rules import MOVED_ROWS
 from onnxport.validate.translation.least_error import compare_errors
 from onnxport.validate.translation.matches import Match
 from onnxport.validate.translation.rounding_bounds import (
@@ -473,7 +474,7 @@ def check_products(
     corrected = sum(not each.is_bias_rounded for each in found)
     is_corrected = corrected >= max(_SEVERAL, _CORRECTED * len(found))
     for product in found:
-        means = declared.get(product.name)
+        means = _in_base_order(declared.get(product.name), product.source)
         weight = product.check_weight(rows.get(product.source.value), is_declared=note is not None)
         if weight is not None:
             yield product, weight
@@ -485,6 +486,13 @@ def check_products(
             moments.get(product.operand) if means is None else Moments.declared(means)
         ):
             yield product, bias
+
+
+def _in_base_order(means: Array | None, source: Core) -> Array | None:
+    """Return declared means, which are of the source's operand, in the order in which normal forms read it."""
+    node = source.value.producer()
+    places = None if node is None else node.meta.get(MOVED_ROWS)
+    return means if means is None or places is None or len(places) != len(means) else means[places]
 
 
 def _channel_rows(core: Core, values: Array) -> Array:

@@ -297,6 +297,39 @@ def test_a_norm_behind_a_corrected_bias_may_be_rounded_too(seed: int, tmp_path: 
     assert onnxport.validate_model(source, tmp_path / "wrong.onnx").verdict == "not equivalent"
 
 
+def test_a_corrected_bias_behind_pixels_in_rows_is_no_fault(tmp_path: Path) -> None:
+    """Conv -> Transpose to channels last -> Reshape -> Gemm: declared means have the file's order, not the proof's."""
+    random = np.random.default_rng(0)
+    shapes = {"w": (8, 3, 3, 3), "b": (8,), "v": (10, 288), "c": (10,)}
+    numbers = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    numbers |= {"sizes": np.array([1, 288])}
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["m"], "first", pads=[1] * 4),
+        helper.make_node("Relu", ["m"], ["r"], "relu"),
+        helper.make_node("Transpose", ["r"], ["t"], "turn", perm=[0, 2, 3, 1]),
+        helper.make_node("Reshape", ["t", "sizes"], ["u"], "rows"),
+        helper.make_node("Gemm", ["u", "v", "c"], ["y"], "second", transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 3, 6, 6))],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 10))],
+        [numpy_helper.from_array(each, name) for name, each in numbers.items()],
+    )
+    source = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), source)
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    for number in range(16):
+        np.savez(samples / f"{number}.npz", x=random.uniform(0, 1, (1, 3, 6, 6)).astype(np.float32))
+    for target in ("ort", "tflite"):
+        made = onnxport.convert_model(
+            source, target, tmp_path / f"m.{target}", precision="int8", calib=samples
+        )
+        assert made.report.verdict == "proven"
+
+
 def test_a_graph_may_be_deeper_than_python_recurses() -> None:
     value = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([1]))
     for _ in range(2000):

@@ -510,9 +510,13 @@ def _with_rows_moved(layouts: Layouts, node: ir.Node) -> bool:
     turned = layouts.add("Transpose", [wide], [*sizes, columns], second, perm=order)
     node.replace_input_with(0, layouts.reshape(merged.base, merged.shape))
     node.replace_input_with(1, layouts.reshape(turned, (merged.shape[1], columns)))
+    places = np.arange(merged.shape[1]).reshape([base[axis] for axis in moved])
+    node.meta[MOVED_ROWS] = places.transpose(order[:-1]).ravel()
     return True
 
 
+# Key of a node's meta: the place that each row of its matrix had in the file.
+MOVED_ROWS = "moved rows"
 _UNARY = (
     "Relu Sigmoid Tanh HardSwish LeakyRelu HardSigmoid Elu Selu Gelu Erf Sqrt Exp Log Neg Abs Floor Ceil Round Sign "
     "Sin Cos Reciprocal Not Softplus Softsign Mish IsNaN"
