@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,10 +14,10 @@ from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
 from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote, round_means
-from onnxport.quantize import cpu_safe, qdq
+from onnxport.quantize import cpu_safe, qdq, range_choice
 from onnxport.quantize.accuracy import bias_correction
 from onnxport.quantize.candidate_score import Scorer, select_best
-from onnxport.quantize.contract import QuantizationInputs, Quantized, Watch
+from onnxport.quantize.contract import QuantizationInputs, Quantized
 from onnxport.quantize.eligibility import check_float, excluded_nodes
 from onnxport.quantize.float_graph import INT16_OPSET, OLDEST_OPSET, FloatGraph, simplify_for_quantization
 from onnxport.quantize.grids import (
@@ -35,7 +35,6 @@ from onnxport.quantize.placement.channels import axis_of_results
 from onnxport.quantize.placement.operators import PRODUCTS
 from onnxport.quantize.search import MixedPrecisionSpace, restore_for_budgets
 from onnxport.quantize.survey import PlannedGraph, survey
-from onnxport.samples.readers import SampleFile
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
 _TOLD = 4
@@ -60,14 +59,14 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
         placed = plan_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
         placed, candidates = survey(model, placed, params, setting)
-    samples = setting.held_back or setting.calibration
-    seen, chosen = _choose(model, placed, candidates, samples, setting.watch)
-    write = partial(build_model, placed.graph, seen, is_reduced=params.reduce_range)
+    build = partial(build_model, placed.graph, placement=placed.placement, is_reduced=params.reduce_range)
+    name, chosen, made = _choose(model, placed, candidates, build, params, setting)
+    write = partial(build_model, placed.graph, candidates[name], is_reduced=params.reduce_range)
     if setting.validation is not None and setting.validation.budget:
         found = _search_within_budgets(model, placed, write, setting)
         return replace(found, notes=(*found.notes, *chosen))
     with setting.watch.phase("quantize"):
-        made = write(placed.placement)
+        made = write(placed.placement) if made is None else made
     notes = (*placed.graph.notes, *coverage_notes(placed), *chosen)
     return Quantized(made, notes, coverage_facts(placed.placement))
 
@@ -76,17 +75,35 @@ def _choose(
     model: Model,
     placed: PlannedGraph,
     candidates: Mapping[str, Measurements],
-    files: Sequence[SampleFile],
-    watch: Watch,
-) -> tuple[Measurements, tuple[str, ...]]:
-    """Return the only candidate, or the best on samples with a sentence for the user."""
-    if len(candidates) == 1:
-        (only,) = candidates.values()
-        return only, ()
-    with watch.phase("choose"), Scorer(model, files) as scorer:
-        build = partial(build_model, placed.graph, placement=placed.placement)
-        choice = select_best(candidates, build, scorer, watch.progress)
-    return choice.value, (choice.note,)
+    build: Callable[[Measurements], Model],
+    params: QuantizeParams,
+    setting: QuantizationInputs,
+) -> tuple[str, tuple[str, ...], Model | None]:
+    """Return the name of the candidate to take, a sentence for the user, and its model where one was built."""
+    first, *others = candidates
+    if not others:
+        return first, (), None
+    if params.method == "auto":
+        samples = setting.held_back or setting.calibration
+        with setting.watch.phase("choose"), Scorer(model, samples) as scorer:
+            choice = select_best(candidates, build, scorer, setting.watch.progress)
+        return choice.name, (choice.note,), None
+    if not range_choice.is_affordable(placed.graph, setting.calibration):
+        return first, (), None
+    (other,) = others
+    # Weights of --for-cpu any saturate on no CPU, on these very samples.
+    saturates = params.for_cpu != "any" or placed.placement.dtype != "uint8"
+    with setting.watch.phase("choose"):
+        default, candidate = build(candidates[first]), build(candidates[other])
+        lead = range_choice.measure_lead(
+            placed.graph, default, candidate, setting.calibration, saturates=saturates
+        )
+    if not lead.is_clear:
+        return first, (), default
+    note = (
+        f"ranges are percentiles: on {range_choice.SAMPLES} samples their error is {lead.mean:.1f} dB lower"
+    )
+    return other, (note,), candidate
 
 
 def _search_within_budgets(

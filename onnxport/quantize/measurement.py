@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.quantize.accuracy.ranges import mse_range_of_rows
+from onnxport.quantize.accuracy.ranges import mse_range_of_rows, percentile_range_of_rows
 from onnxport.quantize.accuracy.rows import RowSample
 from onnxport.quantize.calibration.observers import (
     ChannelExtremes,
@@ -23,6 +23,8 @@ from onnxport.quantize.placement import Placement
 from onnxport.quantize.placement.channels import axis_of_inputs, channel_axes, float_summands, output_region
 from onnxport.quantize.tensor_summary import Summaries, TensorSummary
 
+# The percentile ranges that mse is compared with: of its rows, so that they need no histogram.
+ROW_PERCENTILE = "row percentile"
 # Least and greatest value of an activation.
 Ranges = Mapping[str, tuple[float, float]]
 
@@ -94,6 +96,8 @@ def read_measurements(
         if is_limited and name in read and each.extremes is not None
     }
     tried = _TRIED.get(params.method, (params.method,))
+    if params.method == "mse" and not any(each.halves is not None for each in seen.values()):
+        tried = ("mse",)
     whole = even | float_summands(graph, placement) if params.method in ("mse", "auto") else frozenset[str]()
     found: dict[str, Ranges] = {method: _ranges(graph, placement, seen, method, whole) for method in tried}
     return {name: Measurements(ranges, means, maxima) for name, ranges in found.items()}
@@ -103,9 +107,11 @@ def read_measurements(
 # not choose: on a few samples the plain one can be ahead and on others behind by as much (PP-OCRv4 rec, 2 dB).
 # Minmax, and the mean of both mse, are left out: on 36 networks they led on held-back samples and were up to 3.7 and
 # 35 dB behind on others.
-_TRIED = {"auto": ("mse", "plain mse", "percentile")}
-# Methods that weigh what is cut off against the step.
-_WITH_ROOM = frozenset(("mse", "plain mse"))
+_TRIED = {"auto": ("mse", "plain mse", "percentile"), "mse": ("mse", ROW_PERCENTILE)}
+# What a method is where only a histogram is known.
+_BY_HISTOGRAM = {"plain mse": "mse", ROW_PERCENTILE: "percentile"}
+# Methods whose outputs of the graph get some room.
+_WITH_ROOM = frozenset(("mse", "plain mse", ROW_PERCENTILE))
 
 
 def _ranges(
@@ -128,10 +134,13 @@ def _ranges(
 
 def _range(seen: TensorSummary, method: str, levels: int, *, is_relative: bool) -> tuple[float, float]:
     """Return the range of an activation: mse relative to the signal by its rows, all else by its histogram."""
-    rows = seen.rows if method == "mse" and (is_relative or seen.histogram is None) else None
+    is_of_rows = method == ROW_PERCENTILE or (method == "mse" and (is_relative or seen.histogram is None))
+    rows = seen.rows if is_of_rows else None
     if method == "minmax" or (rows is not None and not rows.size):
         return min(seen.low, 0.0), max(seen.high, 0.0)
+    if rows is not None and method == ROW_PERCENTILE:
+        return percentile_range_of_rows(rows, levels)
     if rows is not None:
         return mse_range_of_rows(rows, levels, is_relative=is_relative)
     assert seen.histogram is not None
-    return find_range(seen.histogram, method.removeprefix("plain "), levels)
+    return find_range(seen.histogram, _BY_HISTOGRAM.get(method, method), levels)

@@ -29,6 +29,15 @@ def mse_range_of_rows(rows: Array, levels: int, *, is_relative: bool = True) -> 
     return find_range(WeightedHistogram(rows, FLOOR if is_relative else math.inf), "mse", levels)
 
 
+def percentile_range_of_rows(rows: Array, levels: int) -> Range:
+    """Return the range that holds all but a share of the values (calibration/ranges.py).
+
+    Args:
+        rows: float32[rows, channels] of the activation, at least one.
+    """
+    return find_range(WeightedHistogram(rows, math.inf), "percentile", levels)
+
+
 def row_weights(rows: Array, floor: float = FLOOR) -> Array:
     """Return what each row counts: the inverse of its mean square, where that of a mean row is 1; float64[rows]."""
     squares = np.einsum("rc,rc->r", rows, rows, dtype=np.float64) / rows.shape[1]
