@@ -103,10 +103,9 @@ def read_measurements(
     return {name: Measurements(ranges, means, maxima) for name, ranges in found.items()}
 
 
-# Method to the ranges of which the best is kept: mse counts every place alike, plain mse does not. `mse` itself does
-# not choose: on a few samples the plain one can be ahead and on others behind by as much (PP-OCRv4 rec, 2 dB).
-# Minmax, and the mean of both mse, are left out: on 36 networks they led on held-back samples and were up to 3.7 and
-# 35 dB behind on others.
+# Method to the ranges of which one is kept: mse counts every place alike, plain mse does not. `mse` leaves its own for
+# percentiles only where these lead clearly (range_choice.py). Minmax, and the mean of both mse, are left out: on 36
+# networks they led on held-back samples and were up to 3.7 and 35 dB behind on others.
 _TRIED = {"auto": ("mse", "plain mse", "percentile"), "mse": ("mse", ROW_PERCENTILE)}
 # What a method is where only a histogram is known.
 _BY_HISTOGRAM = {"plain mse": "mse", ROW_PERCENTILE: "percentile"}

@@ -21,7 +21,7 @@ from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.samples.readers import SampleFile
 
-# Samples that decide; after the first of them a candidate that does not lead is given up.
+# Samples that decide; after the first of them a candidate that leads by too little is given up.
 SAMPLES = 8
 _FIRST = 4
 # A clear lead: dB in the mean over the samples, and standard errors of that mean.
@@ -84,7 +84,7 @@ def measure_lead(
             feeds = file.load().feeds
             wanted = right.run(feeds)
             ratios.append(compare_errors(wanted, first.run(feeds), second.run(feeds)))
-            if len(ratios) == _FIRST and math.fsum(ratios) <= 0:
+            if len(ratios) == _FIRST and Lead(tuple(ratios)).mean < _LEAST_LEAD:
                 break
     return Lead(tuple(ratios))
 
