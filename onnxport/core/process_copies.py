@@ -51,7 +51,7 @@ def load(modules: Iterable[str], memory: int) -> bool:
     Args:
         memory: bytes that the copy may hold.
     """
-    if not _can_be_copied(min(_MOST, memory // 4)):
+    if not _can_be_copied(min(_MOST, memory // 4)) or _mapped() > memory // 2:
         return False
     for module in modules:
         importlib.import_module(module)
@@ -71,6 +71,15 @@ def _held() -> int:
     with open("/proc/self/statm") as file:
         resident, of_files = map(int, file.read().split()[1:3])
     return (resident - of_files) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _mapped() -> int:
+    """Return the bytes that this process may write to, used or not: the system limits these (RLIMIT_DATA).
+
+    In a copy with less, a thread would end before it begins, and whoever starts it wait forever.
+    """
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Copy:

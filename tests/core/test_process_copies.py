@@ -126,6 +126,22 @@ def test_a_process_with_a_thread_that_is_not_python_s_is_not_copied() -> None:
     assert told.stdout == "True False\n"
 
 
+def test_a_process_with_more_mapped_than_a_copy_may_have_is_not_copied() -> None:
+    """The copy's first thread would find no memory, and the process wait for it."""
+    code = (
+        "import mmap\n"
+        "from onnxport.core import process_copies\n"
+        "process_copies.allow(threads=1)\n"
+        "few = process_copies.load((), 2**31)\n"
+        "kept = mmap.mmap(-1, 2**31, flags=mmap.MAP_PRIVATE)\n"
+        "print(few, process_copies.load((), 2**31))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT
+    )
+    assert told.stdout == "True False\n"
+
+
 @as_copies
 @pytest.mark.usefixtures("copied")
 def test_beside_another_thread_an_interpreter_starts() -> None:
