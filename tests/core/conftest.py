@@ -21,6 +21,7 @@ def kind_of_child(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(process_copies, "_MOST", sys.maxsize)  # other tests leave much in this process
         mapped = process_copies._mapped()
         monkeypatch.setattr(memory, "machine_memory", lambda: 4 * mapped + 2**34)
+        monkeypatch.setattr(child_process, "_MOST_REUSED", sys.maxsize)
         monkeypatch.setattr(child_process, "_MOST_LEFT", process_copies._held() + 300 * 2**20)
     yield request.param
     process_copies._known.clear()
