@@ -20,6 +20,7 @@ from onnxport.validate.translation.rounding_bounds import (
     cut_share,
     hidden_grid,
     is_cut,
+    is_inside,
 )
 
 About = Literal["operator", "setting", "scale", "shift", "bound"]
@@ -96,7 +97,7 @@ def follows(
 ) -> bool:
     """Return whether two factors or shifts agree; a shift may be off by half a `step`: zero points are integers.
 
-    Stored integers may cut off the largest, as those of weights do (parameters.py).
+    Stored integers may cut off the largest, as those of weights do (parameters.py), where others tell their scale.
 
     Args:
         times: factor of the half steps.
@@ -109,6 +110,8 @@ def follows(
         cut = is_cut(ours, theirs)
         if (is_near | cut & (np.abs(ours.values) >= _HUGE)).all():
             return True
+        if not (is_near & is_inside(ours)).any():
+            return False
         whole = Rounded(np.broadcast_to(theirs.values, difference.shape))
         return bool((is_near | cut).all() and cut_share(ours, whole, cut & ~is_near).max() <= most_cut)
     except ValueError:  # shapes that do not broadcast

@@ -47,6 +47,7 @@ from onnxport.validate.translation.rounding_bounds import (
     beyond_half_step,
     cut_share,
     is_cut,
+    is_inside,
 )
 
 # A factor of an operand is a factor of the result.
@@ -559,6 +560,8 @@ def agrees(ours: Rounded, theirs: Rounded) -> bool:
         return False
     ours, theirs = (each.moved(lambda values: values[finite]) for each in (ours, theirs))
     beyond, cut = beyond_half_step(ours, theirs), is_cut(ours, theirs)
+    if beyond.any() and not (~beyond & is_inside(ours)).any():
+        return False
     return not (beyond & ~cut).any() and float(cut_share(ours, theirs, beyond & cut).max()) <= MOST_CUT
 
 

@@ -250,3 +250,8 @@ def cut_share(ours: Rounded, theirs: Rounded, where: Array, axis: int | None = N
 def is_cut(ours: Rounded, theirs: Rounded) -> Array:
     """Return where the exact number lies beyond the end of the grid that the rounded one stands at."""
     return np.asarray((theirs.values - ours.values) * ours.ends > 0)
+
+
+def is_inside(ours: Rounded) -> Array:
+    """Return which numbers tell a grid's scale: neither 0 nor at an end, which may stand for any number beyond."""
+    return np.asarray((ours.ends == 0) & (ours.values != 0))

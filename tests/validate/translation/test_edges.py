@@ -31,6 +31,7 @@ from tests.validate.translation.models import (
 Array = np.ndarray[Any, np.dtype[Any]]
 ROW = {"m.codes": MATRIX_CODES[:1], "m.scale": np.array(1 / 64, np.float32), "m.zero": np.array(0, np.int8)}
 MATRIX = {"m": MATRIX_CODES[:1] / np.float32(64)}
+HALF = {"half": np.array(0.5, np.float32)}
 
 
 def averaged(value: str, matrix: str, output: str = "y") -> list[onnx.NodeProto]:
@@ -463,3 +464,19 @@ def test_integers_of_a_table_may_cut_off_its_largest_numbers(
     original = Model(ir.from_proto(embeddings(large)))
     found = prove_tflite(original, made, [{"ids": np.arange(20, dtype=np.int64).reshape(2, 10)}])
     assert found.is_complete == is_same
+
+
+@pytest.mark.parametrize(("stored", "is_same"), [(0.5, True), (0.4, False)])
+def test_a_number_at_the_end_of_its_grid_is_not_cut_off(stored: float, is_same: bool) -> None:
+    """A single number always stands there: nothing tells a cut from another number."""
+    original = build([helper.make_node("Mul", ["x", "half"], ["s"]), *averaged("s", "m")], MATRIX | HALF)
+    codes = {"c": np.array(127, np.int8), "step": np.array(stored / 127, np.float32)}
+    candidate = build(
+        [
+            helper.make_node("DequantizeLinear", ["c", "step"], ["k"]),
+            helper.make_node("Mul", ["x", "k"], ["s"]),
+            *averaged("s", "m"),
+        ],
+        MATRIX | codes,
+    )
+    assert prove(original, candidate, pictures()).is_complete == is_same
