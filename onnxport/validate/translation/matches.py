@@ -189,6 +189,7 @@ class _Matcher:
         self._found = Matching()
         self._seen: set[_Pair] = set()
         self._pending: list[_Pair] = []
+        self._factors_of: dict[tuple[ir.Value, ir.Value], float] = {}
 
     def run(self, outputs: Mapping[str, str]) -> Matching:
         theirs = self._candidate.outputs
@@ -309,6 +310,14 @@ class _Matcher:
 
     def _factor(self, value: ir.Value, original: ir.Value, depth: int = 0) -> float:
         """Return the number that an operand is times the source's, if that is all by which they differ; else 1."""
+        pair = value, original
+        if (
+            pair not in self._factors_of
+        ):  # products of one value with itself would be asked twice for each operand
+            self._factors_of[pair] = self._measure_factor(value, original, depth)
+        return self._factors_of[pair]
+
+    def _measure_factor(self, value: ir.Value, original: ir.Value, depth: int) -> float:
         head, source = self._rewritten(self._candidate.unfolded(value), self._source.unfolded(original))
         if head.core.op == source.core.op == "Mul":  # (x / 2) * y or x * (y / 2)
             operands = self._operands(head.core, source.core)
