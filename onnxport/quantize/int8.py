@@ -34,7 +34,7 @@ from onnxport.quantize.placement import Placement, Weight, place
 from onnxport.quantize.placement.channels import axis_of_results
 from onnxport.quantize.placement.operators import PRODUCTS
 from onnxport.quantize.search import MixedPrecisionSpace, restore_for_budgets
-from onnxport.quantize.survey import PlannedGraph, survey
+from onnxport.quantize.survey import PlannedGraph, Survey, survey
 
 # A note tells so many kinds of nodes that stay in float; facts["islands"] has them all.
 _TOLD = 4
@@ -58,13 +58,14 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
     with setting.watch.phase("simplify"):
         placed = plan_graph(model, params, setting)
     with setting.watch.phase("calibrate"):
-        placed, candidates = survey(model, placed, params, setting)
+        found = survey(model, placed, params, setting)
+        placed, candidates = found.planned, found.candidates
     build = partial(build_model, placed.graph, placement=placed.placement, is_reduced=params.reduce_range)
-    name, chosen, made = _choose(model, placed, candidates, build, params, setting)
+    name, chosen, made = _choose(model, found, build, params, setting)
     write = partial(build_model, placed.graph, candidates[name], is_reduced=params.reduce_range)
     if setting.validation is not None and setting.validation.budget:
-        found = _search_within_budgets(model, placed, write, setting)
-        return replace(found, notes=(*found.notes, *chosen))
+        searched = _search_within_budgets(model, placed, write, setting)
+        return replace(searched, notes=(*searched.notes, *chosen))
     with setting.watch.phase("quantize"):
         made = write(placed.placement) if made is None else made
     notes = (*placed.graph.notes, *coverage_notes(placed), *chosen)
@@ -73,13 +74,13 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
 
 def _choose(
     model: Model,
-    placed: PlannedGraph,
-    candidates: Mapping[str, Measurements],
+    found: Survey,
     build: Callable[[Measurements], Model],
     params: QuantizeParams,
     setting: QuantizationInputs,
 ) -> tuple[str, tuple[str, ...], Model | None]:
     """Return the name of the candidate to take, a sentence for the user, and its model where one was built."""
+    candidates, placement = found.candidates, found.planned.placement
     first, *others = candidates
     if not others:
         return first, (), None
@@ -88,15 +89,13 @@ def _choose(
         with setting.watch.phase("choose"), Scorer(model, samples) as scorer:
             choice = select_best(candidates, build, scorer, setting.watch.progress)
         return choice.name, (choice.note,), None
-    if not range_choice.is_affordable(placed.graph, setting.calibration):
-        return first, (), None
     (other,) = others
     # Weights of --for-cpu any saturate on no CPU, on these very samples.
-    saturates = params.for_cpu != "any" or placed.placement.dtype != "uint8"
+    saturates = params.for_cpu != "any" or placement.dtype != "uint8"
     with setting.watch.phase("choose"):
         default, candidate = build(candidates[first]), build(candidates[other])
         lead = range_choice.measure_lead(
-            placed.graph, default, candidate, setting.calibration, saturates=saturates
+            found.answers, default, candidate, setting.calibration, saturates=saturates
         )
     if not lead.is_clear:
         return first, (), default

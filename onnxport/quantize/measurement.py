@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnxport.core.arrays import Array
-from onnxport.quantize.accuracy.ranges import mse_range_of_rows, percentile_range_of_rows
-from onnxport.quantize.accuracy.rows import RowSample
+from onnxport.quantize.accuracy.ranges import mse_range_of_rows, percentile_range_of_halves
+from onnxport.quantize.accuracy.rows import RowSample, from_upper_half
 from onnxport.quantize.calibration.observers import (
     ChannelExtremes,
     ChannelMeans,
@@ -79,11 +79,13 @@ def read_measurements(
     seen: Summaries,
     *,
     even: frozenset[str] = frozenset(),
+    compares: bool = False,
 ) -> Mapping[str, Measurements]:
-    """Read the ranges of one method, or of each that `auto` tries.
+    """Read the ranges of one method, or of each that is tried.
 
     Args:
         seen: of the tensors of `choose_observers`.
+        compares: whether mse is compared with percentiles (range_choice.py).
         even: tensors whose channels reach equally far: each has values at the ends, so mse takes their whole range.
             The same holds for float_summands.
     """
@@ -95,18 +97,15 @@ def read_measurements(
         for name, each in seen.items()
         if is_limited and name in read and each.extremes is not None
     }
-    tried = _TRIED.get(params.method, (params.method,))
-    if params.method == "mse" and not any(each.halves is not None for each in seen.values()):
-        tried = ("mse",)
+    tried = _TRIED if params.method == "auto" else (params.method, *([ROW_PERCENTILE] if compares else ()))
     whole = even | float_summands(graph, placement) if params.method in ("mse", "auto") else frozenset[str]()
     found: dict[str, Ranges] = {method: _ranges(graph, placement, seen, method, whole) for method in tried}
     return {name: Measurements(ranges, means, maxima) for name, ranges in found.items()}
 
 
-# Method to the ranges of which one is kept: mse counts every place alike, plain mse does not. `mse` leaves its own for
-# percentiles only where these lead clearly (range_choice.py). Minmax, and the mean of both mse, are left out: on 36
-# networks they led on held-back samples and were up to 3.7 and 35 dB behind on others.
-_TRIED = {"auto": ("mse", "plain mse", "percentile"), "mse": ("mse", ROW_PERCENTILE)}
+# The ranges of which `auto` keeps one: mse counts every place alike, plain mse does not. Minmax, and the mean of both
+# mse, are left out: on 36 networks they led on held-back samples and were up to 3.7 and 35 dB behind on others.
+_TRIED = ("mse", "plain mse", "percentile")
 # What a method is where only a histogram is known.
 _BY_HISTOGRAM = {"plain mse": "mse", ROW_PERCENTILE: "percentile"}
 # Methods whose outputs of the graph get some room.
@@ -134,12 +133,12 @@ def _ranges(
 def _range(seen: TensorSummary, method: str, levels: int, *, is_relative: bool) -> tuple[float, float]:
     """Return the range of an activation: mse relative to the signal by its rows, all else by its histogram."""
     is_of_rows = method == ROW_PERCENTILE or (method == "mse" and (is_relative or seen.histogram is None))
-    rows = seen.rows if is_of_rows else None
-    if method == "minmax" or (rows is not None and not rows.size):
+    halves = seen.halves if is_of_rows else None
+    if method == "minmax" or (halves is not None and not halves.size):
         return min(seen.low, 0.0), max(seen.high, 0.0)
-    if rows is not None and method == ROW_PERCENTILE:
-        return percentile_range_of_rows(rows, levels)
-    if rows is not None:
-        return mse_range_of_rows(rows, levels, is_relative=is_relative)
+    if halves is not None and method == ROW_PERCENTILE:
+        return percentile_range_of_halves(halves, levels)
+    if halves is not None:
+        return mse_range_of_rows(from_upper_half(halves), levels, is_relative=is_relative)
     assert seen.histogram is not None
     return find_range(seen.histogram, _BY_HISTOGRAM.get(method, method), levels)

@@ -10,26 +10,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
+from onnxport.quantize.calibration.answers import Answers, part_of
 from onnxport.quantize.float_graph import FloatGraph
 from onnxport.runtimes.options import RuntimeOptions
 from onnxport.runtimes.ort.runtime import OrtRuntime
 from onnxport.samples.readers import SampleFile
 
-# Samples that decide; after the first of them a candidate that leads by too little is given up.
+# Samples that decide.
 SAMPLES = 8
-_FIRST = 4
+# After so many of them a candidate is given up whose mean lead is below so many dB.
+_GIVEN_UP = {2: -1.0, 4: 0.5}
 # A clear lead: dB in the mean over the samples, and standard errors of that mean.
 _LEAST_LEAD, _ERRORS = 0.5, 1.0
 # dB that one sample counts at most: errors of a saturated classifier can be next to none.
 _MOST = 20.0
 # Bytes of float weights, at most: two int8 models of MiniLM (90 MB) took half as much memory again as one.
 _LARGEST = 32 * 2**20
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
 
 
 @dataclass(frozen=True)
@@ -62,29 +67,50 @@ def is_affordable(graph: FloatGraph, files: Sequence[SampleFile]) -> bool:
     return len(files) >= SAMPLES and sum(each.nbytes for each in weights if each is not None) <= _LARGEST
 
 
+def outputs_to_compare(graph: FloatGraph) -> list[str]:
+    """Return the float outputs that a node makes."""
+    return [
+        value.name or ""
+        for value in graph.model.graph.outputs
+        if value.producer() is not None and value.dtype in _FLOATS
+    ]
+
+
+def choose_samples(count: int) -> list[int]:
+    """Return the numbers of the samples that decide, evenly among `count`, in the order in which they are run."""
+    numbers = [count * number // SAMPLES for number in range(SAMPLES)]
+    return [*numbers[::2], *numbers[1::2]]
+
+
 def measure_lead(
-    graph: FloatGraph, default: Model, candidate: Model, files: Sequence[SampleFile], *, saturates: bool
+    answers: Mapping[str, Answers],
+    default: Model,
+    candidate: Model,
+    files: Sequence[SampleFile],
+    *,
+    saturates: bool,
 ) -> Lead:
-    """Run the float model and both int8 ones on samples that lie evenly among `files`.
+    """Run both int8 models on the samples that decide.
 
     Args:
-        graph: its file is the float model.
-        files: at least SAMPLES.
+        answers: the float model's, of each output to compare.
+        files: all samples, at least SAMPLES.
         saturates: whether sums of the int8 models may saturate on this CPU, and have to be computed otherwise.
     """
-    options = RuntimeOptions(integers="exact" if saturates else "cpu")
-    chosen = [files[len(files) * number // SAMPLES] for number in range(SAMPLES)]
+    # A thread each: several threads of one session spin, which cost more than they saved.
+    options = RuntimeOptions(integers="exact" if saturates else "cpu", threads=1)
     ratios: list[float] = []
     with (
-        OrtRuntime(graph.path) as right,
         OrtRuntime.of_model(default, options) as first,
         OrtRuntime.of_model(candidate, options) as second,
+        ThreadPoolExecutor(2) as threads,
     ):
-        for file in (*chosen[::2], *chosen[1::2]):
-            feeds = file.load().feeds
-            wanted = right.run(feeds)
-            ratios.append(compare_errors(wanted, first.run(feeds), second.run(feeds)))
-            if len(ratios) == _FIRST and Lead(tuple(ratios)).mean < _LEAST_LEAD:
+        for number in choose_samples(len(files)):
+            wanted = {name: each.parts[number] for name, each in answers.items()}
+            feeds = files[number].load().feeds
+            one, other = threads.map(lambda runtime: runtime.run(feeds), (first, second))  # noqa: B023
+            ratios.append(compare_errors(wanted, one, other))
+            if Lead(tuple(ratios)).mean < _GIVEN_UP.get(len(ratios), -math.inf):
                 break
     return Lead(tuple(ratios))
 
@@ -92,16 +118,17 @@ def measure_lead(
 def compare_errors(
     wanted: Mapping[str, Array], one: Mapping[str, Array], other: Mapping[str, Array]
 ) -> float:
-    """Return the error of `one` over that of `other` in dB, the mean over the float outputs, within 20 dB.
+    """Return the error of `one` over that of `other` in dB, the mean over the outputs, within 20 dB.
 
     Args:
-        wanted: the float model's outputs.
+        wanted: parts of the float model's outputs; see answers.py.
+        one, other: the outputs of two int8 models.
     """
     found = []
     for name, right in wanted.items():
-        if right.dtype.kind == "f" and one[name].shape == other[name].shape == right.shape:
-            errors = [_squared_error(right, each[name]) for each in (one, other)]
-            found.append(_decibels(*errors))
+        parts = [part_of(each[name]) for each in (one, other)]
+        if all(part.shape == right.shape for part in parts):
+            found.append(_decibels(*(_squared_error(right, part) for part in parts)))
     return math.fsum(found) / len(found) if found else 0.0
 
 

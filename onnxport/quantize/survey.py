@@ -7,17 +7,19 @@ the ranges afterwards. Histograms cannot be divided: methods that read those nee
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
+from onnxport.quantize import range_choice
 from onnxport.quantize.accuracy import equalization
 from onnxport.quantize.accuracy.channel_groups import ChannelGroup
 from onnxport.quantize.accuracy.channel_scales import ScalableTensors, find_scalable_tensors, scale_channels
 from onnxport.quantize.accuracy.rounding_error import Spread
 from onnxport.quantize.accuracy.rows import RowSample
 from onnxport.quantize.calibration import Resources, calibrate
+from onnxport.quantize.calibration.answers import Answers
 from onnxport.quantize.calibration.observers import ChannelExtremes, Histogram, Observer
 from onnxport.quantize.contract import QuantizationInputs
 from onnxport.quantize.float_graph import FloatGraph
@@ -42,10 +44,25 @@ class PlannedGraph:
     even: frozenset[str] = frozenset()  # tensors whose channels were scaled to reach equally far
 
 
+@dataclass(frozen=True)
+class Survey:
+    """What the samples tell.
+
+    Attributes:
+        planned: the plan, with its channels scaled.
+        candidates: the measurements of each method that is tried.
+        answers: the float model's for `range_choice.measure_lead`, by output; empty where nothing is compared.
+    """
+
+    planned: PlannedGraph
+    candidates: Mapping[str, Measurements]
+    answers: Mapping[str, Answers] = field(default_factory=dict)
+
+
 def survey(
     model: Model, planned: PlannedGraph, params: QuantizeParams, setting: QuantizationInputs
-) -> tuple[PlannedGraph, Mapping[str, Measurements]]:
-    """Run the samples, scale channels, and return the plan with the measurements of each method that is tried.
+) -> Survey:
+    """Run the samples, and scale channels by what they tell.
 
     Raises what `calibrate` raises.
     """
@@ -58,7 +75,9 @@ def survey(
         groups = equalization.groups_to_equalize(graph, placement, model.graph)
         tensors = find_scalable_tensors(graph, placement)
         _add_observers(wanted, groups, tensors, placement, len(setting.calibration))
-    seen = _run(planned, wanted, params, setting) if wanted else {}
+    if params.method == "mse" and range_choice.is_affordable(planned.graph, setting.calibration):
+        _add_answers(wanted, planned.graph, len(setting.calibration))
+    seen, answers = _run(planned, wanted, params, setting) if wanted else ({}, {})
     if groups:
         planned, seen = _equalize(model, planned, groups, seen, params, setting)
     if scales:
@@ -68,8 +87,11 @@ def survey(
     graph = planned.graph.model.graph
     if not suffices:
         wanted = choose_observers(graph, planned.placement, params, len(setting.calibration))
-        seen = _run(planned, wanted, params, setting)
-    return planned, read_measurements(graph, planned.placement, params, seen, even=planned.even)
+        seen, _ = _run(planned, wanted, params, setting)
+    found = read_measurements(
+        graph, planned.placement, params, seen, even=planned.even, compares=bool(answers)
+    )
+    return Survey(planned, found, answers)
 
 
 def _run(
@@ -77,12 +99,23 @@ def _run(
     wanted: Mapping[str, Sequence[Observer]],
     params: QuantizeParams,
     setting: QuantizationInputs,
-) -> Summaries:
+) -> tuple[Summaries, Mapping[str, Answers]]:
     resources = Resources.of(params)
     seen = calibrate(
         planned.graph.path, wanted, setting.calibration, watch=setting.watch, resources=resources
     )
-    return {name: TensorSummary.of(observers) for name, observers in seen.items()}
+    answers = {
+        name: each for name, observers in seen.items() for each in observers if isinstance(each, Answers)
+    }
+    return {name: TensorSummary.of(observers) for name, observers in seen.items()}, answers
+
+
+def _add_answers(wanted: dict[str, list[Observer]], graph: FloatGraph, samples: int) -> None:
+    """Keep the outputs on the samples that decide between two ranges; 16-bit activations have one."""
+    if any(isinstance(each, RowSample) for observers in wanted.values() for each in observers):
+        numbers = range_choice.choose_samples(samples)
+        for name in range_choice.outputs_to_compare(graph):
+            wanted.setdefault(name, []).append(Answers(numbers))
 
 
 def _add_observers(

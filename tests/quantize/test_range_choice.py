@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from onnxport.formats.model import Model
 from onnxport.pipelines.runner.clock import Clock
 from onnxport.quantize import int8
+from onnxport.quantize.calibration.answers import part_of
 from onnxport.quantize.contract import QuantizationInputs
 from onnxport.quantize.params import QuantizeParams
 from onnxport.quantize.range_choice import SAMPLES, Lead, compare_errors
+from onnxport.quantize.survey import survey
 from onnxport.samples.readers import find_samples
 from tests.quantize import small
 
@@ -79,6 +82,39 @@ def test_rare_values_that_carry_the_answer_keep_their_range(tmp_path: Path) -> N
     assert any(note.startswith(_NOTE) for note in notes)
 
 
+def test_the_float_model_answers_in_the_pass_of_calibration(tmp_path: Path) -> None:
+    """Of a large output every few elements are kept, of integers and of other samples nothing."""
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        network (float[1,8,n,n] x) => (float[1,8,n,n] y, int64[1,1,n,n] best) {
+            a = Conv (x, w)
+            y = Softmax <axis = 1> (a)
+            best = ArgMax <axis = 1> (y)
+        }"""
+    )
+    weight = np.random.default_rng(1).normal(size=(8, 8, 1, 1)).astype(np.float32)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    onnx.save(proto, tmp_path / "float.onnx")
+    (tmp_path / "samples").mkdir()
+    sizes = (300, *range(8, 17))
+    for number, size in enumerate(sizes):
+        values = np.random.default_rng(number).normal(size=(1, 8, size, size)).astype(np.float32)
+        np.savez(tmp_path / "samples" / f"{number}.npz", x=values)
+    model = Model.load(tmp_path / "float.onnx")
+    params = QuantizeParams(precision="int8", calib=tmp_path / "samples", cache=False)
+    files = find_samples(tmp_path / "samples", model.inputs, len(sizes))
+    setting = QuantizationInputs(files, (), tmp_path, Clock(None))
+    done = survey(model, int8.plan_graph(model, params, setting), params, setting)
+    (answers,) = done.answers.values()
+    assert list(done.answers) == ["y"]
+    assert sorted(answers.parts) == [0, 1, 2, 3, 5, 6, 7, 8]
+    session = onnxruntime.InferenceSession(tmp_path / "float.onnx")
+    for number, part in answers.parts.items():
+        (right,) = session.run(["y"], {"x": files[number].load().feeds["x"]})
+        assert part.size == (right.size if number else len(right.ravel()[::7]))
+        np.testing.assert_allclose(part, part_of(right), rtol=1e-4, atol=1e-6)
+
+
 def test_a_few_samples_decide_nothing(tmp_path: Path) -> None:
     reached, notes = _quantize(_network(threshold=6.0), 30.0, tmp_path, samples=SAMPLES - 1)
     assert reached < 15
@@ -106,10 +142,10 @@ def test_a_lead_is_clear_where_most_samples_show_it(ratios: tuple[float, ...], i
 
 
 def test_errors_are_compared_by_output_in_decibels() -> None:
-    wanted = {"a": np.zeros(4, np.float32), "b": np.zeros(2, np.float32), "classes": np.array([3])}
-    one = {"a": np.full(4, 0.1, np.float32), "b": np.full(2, 1.0, np.float32), "classes": np.array([1])}
-    other = {"a": np.full(4, 0.01, np.float32), "b": np.full(2, 1.0, np.float32), "classes": np.array([3])}
-    # 20 dB of one output and none of the other; integers are not compared.
+    wanted = {"a": np.zeros(4, np.float32), "b": np.zeros(2, np.float32)}
+    one = {"a": np.full((2, 2), 0.1, np.float32), "b": np.full(2, 1.0, np.float32)}
+    other = {"a": np.full((2, 2), 0.01, np.float32), "b": np.full(2, 1.0, np.float32)}
+    # 20 dB of one output and none of the other.
     assert compare_errors(wanted, one, other) == pytest.approx(10.0, abs=1e-5)
     assert compare_errors(wanted, other, one) == pytest.approx(-10.0, abs=1e-5)
 

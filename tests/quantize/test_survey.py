@@ -81,7 +81,8 @@ def test_one_pass_tells_what_a_second_one_would(network: str, method: str, tmp_p
     files = find_samples(tmp_path, model.inputs, 4)
     setting = QuantizationInputs(files, (), tmp_path, Clock(None))
 
-    planned, found = survey(model, int8.plan_graph(model, params, setting), params, setting)
+    done = survey(model, int8.plan_graph(model, params, setting), params, setting)
+    planned, found = done.planned, done.candidates
     assert planned.graph.factors if network == "equalized" else planned.even
 
     graph, placement = planned.graph.model.graph, planned.placement

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnxport.core.arrays import Array
+from onnxport.core.arrays import Array, median
 from onnxport.formats.initializers import add_initializer
 from onnxport.quantize.accuracy.product_constants import array_of, replace_constant
 from onnxport.quantize.grids import Floats
@@ -146,7 +146,7 @@ def _reach(extremes: tuple[Array, Array], bounds: tuple[float, float] | None) ->
 
 
 def _is_uneven(reach: Array) -> bool:
-    return reach.size > 1 and bool(reach.max() > _UNEVEN * np.median(reach) > 0)
+    return reach.size > 1 and bool(reach.max() > _UNEVEN * median(reach) > 0)
 
 
 def _is_depthwise(node: ir.Node) -> bool:

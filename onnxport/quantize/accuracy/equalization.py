@@ -21,7 +21,7 @@ from onnxport.core.arrays import Array
 from onnxport.formats.quantization_note import round_factors
 from onnxport.quantize.accuracy.channel_groups import ChannelGroup, find_channel_groups
 from onnxport.quantize.accuracy.product_constants import array_of, replace_constant
-from onnxport.quantize.accuracy.rounding_error import Spread, measure_product_error
+from onnxport.quantize.accuracy.rounding_error import ProductWeight, Spread
 from onnxport.quantize.placement import Placement
 from onnxport.validate.translation.channel_factors import ChannelDivider
 
@@ -112,7 +112,8 @@ def choose_factors(group: ChannelGroup, spreads: Mapping[str, Spread]) -> Array 
     if not reaches:
         return None
     reach = np.max(reaches, axis=0)
-    errors = {power: _error(group, spreads, reach**power) for power in (0.0, *_POWERS)}
+    weights = {node: ProductWeight.of(node) for node, _ in group.consumers}
+    errors = {power: _error(group, spreads, weights, reach**power) for power in (0.0, *_POWERS)}
     best = min(errors, key=lambda power: errors[power])
     if errors[best] * 10 ** (_LEAST_GAIN / 10) > errors[0.0] or errors[0.0] == 0:
         return None
@@ -124,7 +125,12 @@ def _read(group: ChannelGroup) -> set[str]:
     return {node.inputs[0].name or "" for node, _ in group.consumers if node.inputs[0] is not None}
 
 
-def _error(group: ChannelGroup, spreads: Mapping[str, Spread], factors: Array) -> float:
+def _error(
+    group: ChannelGroup,
+    spreads: Mapping[str, Spread],
+    weights: Mapping[ir.Node, ProductWeight],
+    factors: Array,
+) -> float:
     """Return the error of rounding a group's tensors and the weights that read them, as a share of the results."""
     read, found = _read(group), []
     rounding = {name: each.measure_rounding(factors) for name, each in spreads.items()}
@@ -137,7 +143,8 @@ def _error(group: ChannelGroup, spreads: Mapping[str, Spread], factors: Array) -
         name = "" if node.inputs[0] is None else node.inputs[0].name or ""
         if name in spreads:
             own = rounding[name] + np.repeat(between, repeats)
-            found.append(measure_product_error(node, np.repeat(factors, repeats), own, spreads[name].squares))
+            by, squares = np.repeat(factors, repeats), spreads[name].squares
+            found.append(weights[node].measure_error(by, own, squares))
     return math.fsum(found)
 
 

@@ -11,7 +11,6 @@ import math
 import numpy as np
 
 from onnxport.core.arrays import Array
-from onnxport.quantize.calibration.observers import BINS
 from onnxport.quantize.calibration.ranges import Range, find_range
 
 # Added to each row's mean square, as a share of all rows' mean: rows next to nothing do not count without limit.
@@ -26,16 +25,16 @@ def mse_range_of_rows(rows: Array, levels: int, *, is_relative: bool = True) -> 
         rows: float32[rows, channels] of the activation, at least one.
         is_relative: relative to the signal of each place.
     """
-    return find_range(WeightedHistogram(rows, FLOOR if is_relative else math.inf), "mse", levels)
+    return find_range(RowHistogram.weighted(rows, FLOOR if is_relative else math.inf), "mse", levels)
 
 
-def percentile_range_of_rows(rows: Array, levels: int) -> Range:
+def percentile_range_of_halves(halves: Array, levels: int) -> Range:
     """Return the range that holds all but a share of the values (calibration/ranges.py).
 
     Args:
-        rows: float32[rows, channels] of the activation, at least one.
+        halves: uint16[rows, channels], the upper halves of the activation's float32, at least one.
     """
-    return find_range(WeightedHistogram(rows, math.inf), "percentile", levels)
+    return find_range(RowHistogram(np.bincount(halves.ravel())), "percentile", levels)
 
 
 def row_weights(rows: Array, floor: float = FLOOR) -> Array:
@@ -45,19 +44,28 @@ def row_weights(rows: Array, floor: float = FLOOR) -> Array:
     return mean / (squares + floor * mean) if mean else np.ones(len(rows))
 
 
-class WeightedHistogram:
-    """A histogram of rows' values between `low` and `high`, each weighted by the strength of its row."""
+class RowHistogram:
+    """A histogram of rows' values.
 
-    def __init__(self, rows: Array, floor: float = FLOOR) -> None:
-        self.low, self.high = float(rows.min(initial=0.0)), float(rows.max(initial=0.0))
+    Args:
+        counts: what the values of each upper half of a float32 count together, whole numbers.
+    """
+
+    def __init__(self, counts: Array) -> None:
+        bins = np.flatnonzero(counts != 0)
+        values = (bins.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        order = np.argsort(values, kind="stable")
+        self._values, self._counts = values[order], counts[bins][order]
+        self.low, self.high = min(float(self._values[0]), 0.0), max(float(self._values[-1]), 0.0)
+
+    @classmethod
+    def weighted(cls, rows: Array, floor: float) -> RowHistogram:
+        """Weight each row by its strength; without limit, `floor` makes all the same."""
         # Whole numbers add up without rounding, so in any order.
         counts = np.rint(_UNIT * row_weights(rows, floor)) if math.isfinite(floor) else np.ones(len(rows))
         bins = (rows.view(np.uint32) >> 16).ravel()
-        self._counts = np.bincount(bins, np.repeat(counts, rows.shape[1]), minlength=BINS)
+        return cls(np.bincount(bins, np.repeat(counts, rows.shape[1])))
 
     def points(self) -> tuple[Array, Array]:
-        """Return the values that occur, ascending, and their weights; float64."""
-        bins = np.flatnonzero(self._counts).astype(np.uint32)
-        values = (bins << 16).view(np.float32).astype(np.float64)
-        order = np.argsort(values, kind="stable")
-        return values[order], self._counts[bins][order]
+        """Return the values that occur, ascending, and their weights."""
+        return self._values, self._counts

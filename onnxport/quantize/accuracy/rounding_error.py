@@ -91,32 +91,45 @@ class Spread:
         return np.asarray(self.weights @ np.square(rows - rounded))
 
 
-def measure_product_error(node: ir.Node, factors: Array, rounding: Array, squares: Array) -> float:
-    """Return the squared error of a product's results, as a share of their squares.
+@dataclass(frozen=True)
+class ProductWeight:
+    """The constant weight of a Conv, Gemm or MatMul, summed up over the taps of its window.
 
-    Args:
-        node: a Conv, Gemm or MatMul with a constant weight.
-        factors: what each channel of the operand is divided by, and the weight multiplied; float64[channels].
-        rounding: the error of each channel as divided.
-        squares: the mean square of each channel before that.
+    Attributes:
+        squares: the sum of squares; float64[results, inputs of a group].
+        largest: the largest magnitude; float64[results, inputs of a group].
+        taps: how many there are.
     """
-    weight = _rows(node)  # [results, inputs of a group, taps]
-    groups = len(factors) // weight.shape[1]
-    by, squares, rounding = (
-        np.repeat(each.reshape(groups, 1, -1), len(weight) // groups, axis=1).reshape(weight.shape[:2])
-        for each in (factors, squares, rounding)
-    )
-    changed = weight * by[:, :, None]
-    of_tensor = (np.square(changed).sum(axis=2) * rounding).sum()
-    steps = np.abs(changed).max(axis=(1, 2)) / _WEIGHT_STEPS
-    of_weight = np.square(steps) @ (squares / np.square(by)).sum(axis=1) * weight.shape[2] / 12
-    signal = (np.square(weight).sum(axis=2) * squares).sum()
-    return float((of_tensor + of_weight) / signal) if signal else 0.0
 
+    squares: Array
+    largest: Array
+    taps: int
 
-def _rows(node: ir.Node) -> Array:
-    """Return a product's weight as float64[results, inputs of a group, taps]."""
-    weight = array_of(node.inputs[1]).astype(np.float64)
-    if node.op_type == "Conv":
-        return weight.reshape(*weight.shape[:2], -1)
-    return (weight if node.attributes.get_int("transB", 0) else weight.T)[:, :, None]
+    @classmethod
+    def of(cls, node: ir.Node) -> ProductWeight:
+        """Read the weight of a product."""
+        weight = array_of(node.inputs[1]).astype(np.float64)
+        if node.op_type == "Conv":
+            rows = weight.reshape(*weight.shape[:2], -1)
+        else:
+            rows = (weight if node.attributes.get_int("transB", 0) else weight.T)[:, :, None]
+        return cls(np.square(rows).sum(axis=2), np.abs(rows).max(axis=2), rows.shape[2])
+
+    def measure_error(self, factors: Array, rounding: Array, squares: Array) -> float:
+        """Return the squared error of the product's results, as a share of their squares.
+
+        Args:
+            factors: what each channel of the operand is divided by, and the weight multiplied; float64[channels].
+            rounding: the error of each channel as divided.
+            squares: the mean square of each channel before that.
+        """
+        groups = len(factors) // self.squares.shape[1]
+        by, squares, rounding = (
+            np.repeat(each.reshape(groups, -1), len(self.squares) // groups, axis=0)
+            for each in (factors, squares, rounding)
+        )
+        of_tensor = (self.squares * np.square(by) * rounding).sum()
+        steps = (self.largest * by).max(axis=1) / _WEIGHT_STEPS
+        of_weight = np.square(steps) @ (squares / np.square(by)).sum(axis=1) * self.taps / 12
+        signal = (self.squares * squares).sum()
+        return float((of_tensor + of_weight) / signal) if signal else 0.0

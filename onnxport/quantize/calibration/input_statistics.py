@@ -17,7 +17,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 
-from onnxport.core.arrays import Array
+from onnxport.core.arrays import Array, median
 from onnxport.formats.model import Model
 from onnxport.quantize.float_graph import REFUSALS
 from onnxport.runtimes.ort.inference_session import open_session
@@ -78,7 +78,7 @@ class ExpectedStatistics:
         if len(node.inputs) < 5 or node.inputs[0] is None:
             return None
         mean, variance = (constant(node.inputs[index]) for index in (3, 4))
-        if mean is None or variance is None or not np.median(variance) > 0:
+        if mean is None or variance is None or not median(variance) > 0:
             return None
         start = _start(model, node.inputs[0])
         if start is None:
@@ -102,16 +102,16 @@ class ExpectedStatistics:
     def spread(self, moments: Moments) -> float | None:
         """Return the spread of the values relative to training, or to the bias; None if all channels are dead."""
         expected = self.variance if self.variance is not None else np.square(np.asarray(self.bias))
-        live = (expected > _DEAD * np.median(expected)) & (moments.variance > 0)
+        live = (expected > _DEAD * median(expected)) & (moments.variance > 0)
         if not live.any():
             return None
-        return float(np.median(np.sqrt(moments.variance[live] / expected[live])))
+        return median(np.sqrt(moments.variance[live] / expected[live]))
 
     def divergence(self, moments: Moments) -> float | None:
         """Return the mean KL divergence, in nats, of live channels from training, both taken as normal."""
         if self.mean is None or self.variance is None:
             return None
-        live = self.variance > _DEAD * np.median(self.variance)
+        live = self.variance > _DEAD * median(self.variance)
         ratio = (moments.variance[live] + 1e-12) / self.variance[live]
         shift = np.square(moments.mean[live] - self.mean[live]) / self.variance[live]
         return float(np.mean(0.5 * (ratio + shift - 1 - np.log(ratio))))
@@ -138,7 +138,7 @@ def _start(model: Model, value: ir.Value) -> tuple[str, str, onnxruntime.Inferen
     imports = [onnx.helper.make_opsetid(*each) for each in model.ir.opset_imports.items()]
     proto = onnx.helper.make_model(graph, opset_imports=imports, ir_version=model.ir.ir_version)
     try:
-        session = open_session(proto.SerializeToString())
+        session = open_session(proto.SerializeToString(), threads=1)  # several spin longer than they compute
     except REFUSALS:  # a domain that is not known here; whoever runs the whole model says so
         return None
     return given[0].name or "", output.name, session

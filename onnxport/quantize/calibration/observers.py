@@ -72,7 +72,7 @@ class Histogram:
         self.low, self.high = min(self.low, float(low)), max(self.high, float(high))
         if not self.elements:
             return
-        stride = _stride(flat.size, self.elements)
+        stride = stride_of(flat.size, self.elements)
         start = (int(low.view(np.uint32)) + int(high.view(np.uint32))) % stride
         self._waiting.append(_upper_bits(flat)[start::stride].copy())
         self._waiting_size += self._waiting[-1].size
@@ -211,7 +211,7 @@ def _upper_bits(flat: Array) -> Array:
     return flat.view("<u2")[1::2] if flat.dtype.byteorder != ">" else flat.view(">u2")[::2]
 
 
-def _stride(size: int, most: int) -> int:
+def stride_of(size: int, most: int) -> int:
     """Return a stride that takes at most `most` of `size` elements and has no factor in common with `size`."""
     stride = -(-size // most)
     while math.gcd(stride, size) > 1:
