@@ -20,6 +20,7 @@ import onnxruntime
 from onnxport.core.arrays import Array, median
 from onnxport.formats.model import Model
 from onnxport.quantize.float_graph import REFUSALS
+from onnxport.quantize.subnormals import without_subnormals
 from onnxport.runtimes.ort.inference_session import open_session
 from onnxport.samples.value_uses import constant
 
@@ -125,7 +126,7 @@ def _start(model: Model, value: ir.Value) -> tuple[str, str, onnxruntime.Inferen
     if len(wanted) > _FEW or len(set(given)) != 1:
         return None
     tensors = [
-        onnx.numpy_helper.from_array(each.const_value.numpy(), each.name)
+        onnx.numpy_helper.from_array(without_subnormals(each.const_value.numpy()), each.name)
         for each in read
         if each.const_value is not None and each.producer() is None
     ]
