@@ -51,7 +51,9 @@ class FloatGraph:
 
     # Every node and value in it has a name, shapes are inferred anew; inputs and outputs are the source's.
     model: Model
-    path: Path  # a file of the same graph, with the same names of values; what calibration's sessions load
+    # A file of the same graph, with the same names of values, that calibration's sessions load; scaling channels in
+    # `model` leaves it as it is.
+    path: Path
     notes: tuple[str, ...] = ()  # sentences for the user
     # Name of a product's result in the source to what each of its channels is divided by; see
     # accuracy/equalization.py.

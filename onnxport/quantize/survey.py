@@ -82,10 +82,10 @@ def survey(
         planned, seen = _equalize(model, planned, groups, seen, params, setting)
     if scales:
         planned, seen = _scale(planned, seen, params)
-    if planned.even or planned.graph.factors:
-        planned.graph.model.save(planned.graph.path)
     graph = planned.graph.model.graph
     if not suffices:
+        if planned.even or planned.graph.factors:
+            planned.graph.model.save(planned.graph.path)
         wanted = choose_observers(graph, planned.placement, params, len(setting.calibration))
         seen, _ = _run(planned, wanted, params, setting)
     found = read_measurements(
@@ -125,7 +125,7 @@ def _add_observers(
     placement: Placement,
     samples: int,
 ) -> None:
-    """Add what a tensor needs to be divided: extremes of its channels, and rows in place of a histogram."""
+    """Observe what a tensor needs to be divided: extremes of its channels, and rows in place of a histogram."""
     grouped = [name for group in groups for name in equalization.tensors_with_grids(group, placement)]
     for name in dict.fromkeys((*grouped, *tensors.operands, *tensors.results)):
         own = wanted.setdefault(name, [])
@@ -133,8 +133,8 @@ def _add_observers(
             own.append(ChannelExtremes(_IMAGES))
         if not any(isinstance(each, RowSample) for each in own):
             own.append(RowSample(_IMAGES, samples))
-        if not any(isinstance(each, Histogram) for each in own):
-            own.append(Histogram(0))
+        # The channels' extremes are the tensor's, too.
+        wanted[name] = [each for each in own if not isinstance(each, Histogram) or each.elements]
 
 
 def _equalize(

@@ -5,11 +5,12 @@ So one pass over the samples serves the plan before and after channels are scale
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from onnxport.core.arrays import Array
 from onnxport.quantize.accuracy.rows import RowSample, from_upper_half, round_to_upper_half
@@ -22,7 +23,7 @@ class TensorSummary:
 
     Attributes:
         low, high: the extremes.
-        histogram: None of divided channels, which have other values.
+        histogram: None where only extremes were asked for, and of divided channels, which have other values.
         halves: uint16[rows, channels], the upper halves of float32; None where no rows were kept.
         means: float64[channels]; None where not asked for.
         extremes: least and greatest value of every channel, float32[channels]; None where not asked for.
@@ -43,17 +44,20 @@ class TensorSummary:
     @classmethod
     def of(cls, observers: Sequence[Observer]) -> TensorSummary:
         """Read observers, at most one of each kind."""
-        low, high, found = math.inf, -math.inf, dict[str, object]()
+        found = dict[str, Any]()
         for each in observers:
             if isinstance(each, Histogram):
-                low, high, found["histogram"] = each.low, each.high, each
+                found["histogram"] = each
             elif isinstance(each, RowSample):
                 found["halves"] = each.halves()
             elif isinstance(each, ChannelMeans):
                 found["means"] = each.means()
             elif isinstance(each, ChannelExtremes):
                 found["extremes"] = each.extremes()
-        return cls(low, high, **found)  # type: ignore[arg-type]  # each under its own name
+        if "histogram" in found:
+            return cls(found["histogram"].low, found["histogram"].high, **found)
+        lows, highs = found.get("extremes", ((), ()))
+        return cls(*_ends(lows, highs), **found)
 
     def divided(self, factors: Array) -> TensorSummary:
         """Return the statistics that this tensor would have with its channels divided.
@@ -66,12 +70,16 @@ class TensorSummary:
         by, rows = np.repeat(factors, len(self.extremes[0]) // len(factors)), self.rows
         low, high = (np.asarray(each / by, np.float32) for each in self.extremes)
         return TensorSummary(
-            float(low.min(initial=np.inf)),
-            float(high.max(initial=-np.inf)),
+            *_ends(low, high),
             halves=rows if rows is None or not rows.size else round_to_upper_half(rows / by),
             means=None if self.means is None else self.means / by,
             extremes=(low, high),
         )
+
+
+def _ends(lows: ArrayLike, highs: ArrayLike) -> tuple[float, float]:
+    """Return the extremes of all channels; inf and -inf where there are none."""
+    return float(np.min(lows, initial=np.inf)), float(np.max(highs, initial=-np.inf))
 
 
 Summaries = Mapping[str, TensorSummary]

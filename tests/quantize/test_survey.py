@@ -87,6 +87,7 @@ def test_one_pass_tells_what_a_second_one_would(network: str, method: str, tmp_p
 
     graph, placement = planned.graph.model.graph, planned.placement
     wanted = choose_observers(graph, placement, params, len(files))
+    planned.graph.model.save(planned.graph.path)
     seen = calibrate(planned.graph.path, wanted, files, watch=setting.watch)
     summaries = {name: TensorSummary.of(observers) for name, observers in seen.items()}
     second = read_measurements(graph, placement, params, summaries, even=planned.even)[method]

@@ -42,13 +42,15 @@ class RowSample:
         """See Observer."""
         if not values.size:
             return
-        rows = _rows(values, self.axis)  # a view, wherever it can be
-        count = rows_per_sample(self.samples, rows.shape[-1])
-        places = math.prod(rows.shape[:-1])
-        stride = _stride(places, count)
+        places = _by_place(values, self.axis)
+        before, channels, behind = places.shape
+        stride = _stride(before * behind, rows_per_sample(self.samples, channels))
         start = _random_offset(values) % stride
-        taken = np.unravel_index(np.arange(start, places, stride), rows.shape[:-1])
-        self._kept.append(round_to_upper_half(np.asarray(rows[taken], np.float32)))
+        if before == 1:
+            rows = places[0, :, start::stride].T
+        else:
+            rows = places.transpose(0, 2, 1)[np.divmod(np.arange(start, before * behind, stride), behind)]
+        self._kept.append(round_to_upper_half(np.asarray(rows, np.float32)))
 
     def merge(self, other: RowSample) -> None:
         """See Observer."""
@@ -85,11 +87,12 @@ def _random_offset(values: Array) -> int:
     return int(some.view(np.uint32).sum(dtype=np.uint64))
 
 
-def _rows(values: Array, axis: int) -> Array:
-    """Move channels last; a tensor without channels becomes one row."""
+def _by_place(values: Array, axis: int) -> Array:
+    """Return a view, if it can be, of the shape (places, channels, places); without channels all is one place."""
     if not -values.ndim <= axis < values.ndim or values.ndim < 2:
-        return values.reshape(1, -1)
-    return np.moveaxis(values, axis, -1)
+        return values.reshape(1, -1, 1)
+    axis %= values.ndim
+    return values.reshape(math.prod(values.shape[:axis]), values.shape[axis], -1)
 
 
 def round_to_upper_half(values: Array) -> Array:

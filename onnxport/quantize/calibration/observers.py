@@ -128,11 +128,13 @@ class ChannelMeans:
 
     _EXPONENTS = 16  # exponents per integer: 24 + 15 bits leave 2^24 samples room in 64
     _LEAST = -149  # the exponent of float32's last bit
+    _MOST_WAITING = 64  # sums that wait to be added together
 
     def __init__(self, axis: int) -> None:
         self.axis = axis
         self.count = 0  # elements per channel
         self._totals = np.zeros((0, 0), np.int64)
+        self._waiting: list[Array] = []
 
     def observe(self, values: Array, sample: int) -> None:
         """See Observer."""
@@ -146,29 +148,46 @@ class ChannelMeans:
         sums = (sums.sum(axis=0, dtype=np.float64) if len(sums) > 1 else sums[0]).astype(np.float32)
         if not np.isfinite(sums).all():
             raise NotFiniteError("NaN or infinity, or a sum that float32 does not hold")
-        _, exponents = np.frexp(sums)
-        # sum = integer * 2^(place + _LEAST); what lies below float32's normal range has zeros at its end
-        places = np.maximum(exponents.astype(np.int64) - 24 - self._LEAST, 0)
-        integers = np.ldexp(sums.astype(np.float64), -(places + self._LEAST)).astype(np.int64)
-        if not self.count:
-            self._totals = np.zeros((channels, 278 // self._EXPONENTS + 1), np.int64)
         self.count += values.size // channels
-        self._totals[np.arange(channels), places // self._EXPONENTS] += integers << (places % self._EXPONENTS)
+        self._waiting.append(sums)
+        if len(self._waiting) >= self._MOST_WAITING:
+            self._add_waiting()
 
     def merge(self, other: ChannelMeans) -> None:
         """See Observer."""
         if other.count:
-            self._totals = self._totals + other._totals if self.count else other._totals
+            own, others = self._add_waiting(), other._add_waiting()
+            self._totals = own + others if self.count else others
             self.count += other.count
+
+    def _add_waiting(self) -> Array:
+        """Return the totals, with the sums that wait."""
+        if self._waiting:
+            sums = np.stack(self._waiting)
+            self._waiting = []
+            _, exponents = np.frexp(sums)
+            # sum = integer * 2^(place + _LEAST); what lies below float32's normal range has zeros at its end
+            places = np.maximum(exponents.astype(np.int64) - 24 - self._LEAST, 0)
+            integers = np.ldexp(sums.astype(np.float64), -(places + self._LEAST)).astype(np.int64)
+            if not self._totals.size:
+                self._totals = np.zeros((sums.shape[1], 278 // self._EXPONENTS + 1), np.int64)
+            at = (np.broadcast_to(np.arange(sums.shape[1]), sums.shape), places // self._EXPONENTS)
+            np.add.at(self._totals, at, integers << (places % self._EXPONENTS))
+        return self._totals
 
     def means(self) -> Array:
         """float64[channels]; empty before the first sample."""
-        scales = [1 << (self._EXPONENTS * part) for part in range(self._totals.shape[1])]
-        exact = [sum(map(int.__mul__, row, scales)) for row in self._totals.tolist()]
+        totals = self._add_waiting()
+        scales = [1 << (self._EXPONENTS * part) for part in range(totals.shape[1])]
+        exact = [sum(map(int.__mul__, row, scales)) for row in totals.tolist()]
         unit = 1 << -self._LEAST
         return np.array(
             [total / (unit * self.count) for total in exact]
         )  # Python rounds such a quotient once
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._add_waiting()
+        return self.__dict__
 
 
 class ChannelExtremes:
