@@ -107,7 +107,8 @@ def _run(
     answers = {
         name: each for name, observers in seen.items() for each in observers if isinstance(each, Answers)
     }
-    return {name: TensorSummary.of(observers) for name, observers in seen.items()}, answers
+    # Rows are put together here: those of one tensor after another, or memory would hold all twice.
+    return {name: TensorSummary.of(seen.pop(name)) for name in list(seen)}, answers
 
 
 def _add_answers(wanted: dict[str, list[Observer]], graph: FloatGraph, samples: int) -> None:

@@ -63,7 +63,7 @@ class Spread:
         if bounds is not None:
             low, high = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
             rows = np.clip(rows, *bounds)
-        some = rows[:: math.ceil(rows.size / _ELEMENTS)]
+        some = rows[:: math.ceil(rows.size / _ELEMENTS)].copy()  # a view would keep all of them
         weights = row_weights(some)
         return cls(np.minimum(np.maximum(-low, high), limit), some, weights / weights.sum())
 
