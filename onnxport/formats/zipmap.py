@@ -9,6 +9,8 @@ import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxport.formats.onnx_bytes import spans_without_numbers
+
 if TYPE_CHECKING:
     import onnx
 
@@ -44,7 +46,7 @@ def without_zipmaps(path: Path) -> bytes | None:
     """Return the file's model without ZipMap, external data left in their files; None where it has none."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            if content.find(_OP) < 0:
+            if all(content.find(_OP, *span) < 0 for span in spans_without_numbers(content)):
                 return None
         import onnx
         from google.protobuf.message import DecodeError

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from onnxport.core.arrays import Array
+from onnxport.formats.onnx_bytes import spans_without_numbers
 
 OFFSET = 128  # from int8 to uint8
 _MICROSOFT = "com.microsoft"
@@ -64,6 +65,11 @@ def may_saturate(domain: str, op: str) -> bool:
 def holds_integer_products(source: Path | bytes) -> bool:
     """Return whether a model may have an operator that saturates, by a search for names in its bytes."""
     if isinstance(source, bytes):
-        return any(name in source for name in _SPELLED)
+        return _names_any(source)
     with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return any(content.find(name) >= 0 for name in _SPELLED)
+        return _names_any(content)
+
+
+def _names_any(content: bytes | mmap.mmap) -> bool:
+    spans = spans_without_numbers(content)
+    return any(content.find(name, *span) >= 0 for span in spans for name in _SPELLED)
