@@ -204,8 +204,8 @@ def _fold(model: Model) -> None:
 
 
 def _take_out_dynamic_quantization(model: Model) -> None:
-    take_out_dynamic_quantization(model)
-    _infer_and_fold(model)
+    if take_out_dynamic_quantization(model):
+        _infer_and_fold(model)
 
 
 def _lift(model: Model) -> None:

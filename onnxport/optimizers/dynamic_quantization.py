@@ -24,16 +24,19 @@ from onnxport.optimizers.patterns import array, only_use, producer
 _MICROSOFT = "com.microsoft"
 
 
-def take_out_dynamic_quantization(model: Model) -> None:
-    """Rewrite the operators of this module in all graphs.
+def take_out_dynamic_quantization(model: Model) -> bool:
+    """Rewrite the operators of this module in all graphs; return whether there were any.
 
     Keeps: a product whose scales are multiplied in another way, or whose weights' scale is computed.
     """
+    found = False
     for graph in model.ir.graphs():
         for node in list(graph):
             rule = _RULES.get((node.domain, node.op_type))
             if rule is not None:
                 rule(graph, node)
+                found = True
+    return found
 
 
 class _Weights(NamedTuple):

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import onnx_ir as ir
-from onnx_ir.passes import common
 
 from onnxport.formats.input_shapes import GivenShape, apply_shapes
 from onnxport.formats.model import Model, dims_of
+from onnxport.optimizers import onnx_inference
 from onnxport.optimizers.loop_shapes import LoopShapes
 from onnxport.optimizers.node_marks import KNOWN_DOMAINS
 from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions
@@ -127,15 +127,14 @@ def _copy_small_constants(model: Model) -> None:
 
 
 def _infer(model: Model) -> bool:
-    inference = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)
     with _without_trees(model):
-        learned = inference(model.ir).modified
+        learned = onnx_inference.infer(model.ir)
         for _ in range(_MAX_ROUNDS):
             if not sum(_shapes_from_targets(graph) for graph in model.ir.graphs()):
                 break
             learned = True
-            inference(model.ir)
-    return bool(learned)
+            onnx_inference.infer(model.ir)
+    return learned
 
 
 @contextmanager
