@@ -13,7 +13,14 @@ TYPE_CHECKING = False  # true for type checkers; saves the import of typing
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_COLLECTIONS = (50_000, 20, 20)
+_COLLECTIONS = (150_000, 20, 20)
+_SETTINGS = {
+    # OpenBLAS, which NumPy loads: its threads wait asleep. By default each of them computes 30 ms for nothing when it
+    # starts, and after every product.
+    "OPENBLAS_THREAD_TIMEOUT": "4",
+    # Pydantic reads the entry points of all installed distributions for plugins, which our models have no use for.
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",
+}
 
 
 def _open_closed_streams() -> None:
@@ -41,6 +48,8 @@ def main() -> NoReturn:
     _open_closed_streams()
     # Collections walk all modules and graphs that a command holds to its end: by default a tenth of a short run.
     gc.set_threshold(*_COLLECTIONS)
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
     # Import behind the handlers: a Ctrl-C during the imports shows no traceback.
     try:
         signals.install()
