@@ -284,11 +284,15 @@ def _image(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 def _picture(random: np.random.Generator, channels: int, height: int, width: int) -> Array:
     picture = np.stack([_octaves(random, (height, width))] * channels)
-    picture += 0.5 * np.stack([_octaves(random, (height, width)) for _ in range(channels)])
+    for plane in picture:
+        own = _octaves(random, (height, width))
+        own *= 0.5
+        plane += own
     for _ in range(6):
         picture[_window(random, height, width)] += random.uniform(-1.0, 1.0, (channels, 1, 1))
     picture -= picture.min()
-    return np.round(picture * (255.0 / max(float(picture.max()), 1e-6)))
+    picture *= 255.0 / max(float(picture.max()), 1e-6)
+    return np.round(picture, out=picture)
 
 
 def _window(random: np.random.Generator, height: int, width: int) -> tuple[slice, slice, slice]:
@@ -316,10 +320,12 @@ def _octaves(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
         grid = random.uniform(-1.0, 1.0, tuple(min(points, size) for size in shape))
         for axis, size in enumerate(shape):
             grid = _stretch(grid, axis, size)
-        total += strength * grid
+        grid *= strength
+        total += grid
         sum_of_strengths += strength
         if points >= max(shape, default=1):
-            return total / sum_of_strengths
+            total /= sum_of_strengths
+            return total
         points, strength = points * 2, strength / 2
 
 
@@ -331,5 +337,10 @@ def _stretch(grid: Array, axis: int, size: int) -> Array:
     low = np.minimum(position.astype(np.int64), max(grid.shape[axis] - 2, 0))
     high = np.minimum(low + 1, grid.shape[axis] - 1)
     weight = np.expand_dims(position - low, tuple(range(1, grid.ndim - axis)))
-    stretched: Array = np.take(grid, low, axis) * (1 - weight) + np.take(grid, high, axis) * weight
+    # In place: new memory for each result takes as long as to compute it.
+    stretched: Array = np.take(grid, low, axis)
+    stretched *= 1 - weight
+    above = np.take(grid, high, axis)
+    above *= weight
+    stretched += above
     return stretched

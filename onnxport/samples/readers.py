@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from onnxport.samples import audio, images, tables
 from onnxport.samples.folders import AUDIO, DATA_SET, IMAGES, Entry, natural, sample_entries
 from onnxport.samples.preprocessing import Preprocessing
 from onnxport.samples.rows import split_rows
+from onnxport.samples.sample import Sample as Sample
 from onnxport.samples.sizes import OpenSizes
 
 # Exceptions of NumPy for files that are damaged, of another kind, or pickles. An archive may claim more bytes than the
@@ -38,25 +39,6 @@ _BROKEN = (
     RecursionError,
     tokenize.TokenError,
 )
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One set of inputs.
-
-    Attributes:
-        label: its file's name, or "image, batch 3" for a generated one.
-        adversarial: a companion (generator.py), which shows faults but not how the outputs vary.
-        begun: states that the file lacks, which are zeros.
-        first_row: number of the first row, for rows of a file.
-    """
-
-    label: str
-    feeds: Mapping[str, Array]
-    source: Literal["samples", "generated"]
-    adversarial: bool = False
-    begun: tuple[str, ...] = ()
-    first_row: int = 0
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from onnxport.formats.model import Model
 from onnxport.runtimes.base import ReferenceRuntime, RunError, Runtime
 from onnxport.runtimes.isolation import IsolatedRuntime
 from onnxport.runtimes.options import RuntimeOptions
-from onnxport.samples.readers import Sample
+from onnxport.samples.sample import Sample
 from onnxport.validate.expanded_norms import expand_norms
 from onnxport.validate.graph_analysis import has_16_bit_activations
 from onnxport.validate.noise_runs import (

@@ -22,7 +22,7 @@ from onnxport.samples.footprint import Footprint
 from onnxport.samples.generator import COMPANIONS
 from onnxport.samples.input_domains import InputDomains
 from onnxport.samples.neighbours import neighbour
-from onnxport.samples.readers import Sample
+from onnxport.samples.sample import Sample
 from onnxport.samples.sizes import OpenSizes, Shapes
 from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.class_ties import add_class_ties
@@ -41,7 +41,7 @@ from onnxport.validate.graph_analysis import (
     unread_inputs,
     voted_outputs,
 )
-from onnxport.validate.input_sets import GeneratedInputs, Loader, feed_from_folder
+from onnxport.validate.input_sets import GeneratedInputs, Loader
 from onnxport.validate.metrics import scale_of
 from onnxport.validate.noise_meter import NoiseMeter
 from onnxport.validate.noise_runs import MOST_WEIGHTS, Answers
@@ -197,6 +197,9 @@ class Reference:
         self._noise.open(self._model, self._runtime)
         self._progress = Counter(self._tell, "running the reference, input set")
         if self._params.inputs is not None:
+            # Imported here: it imports what reads images, audio and tables.
+            from onnxport.validate.given_inputs import feed_from_folder
+
             self.notes += feed_from_folder(
                 self.inputs, self.shapes, self._params, self._states, self._answer, self._runtime.features
             )
