@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,11 @@ class Host:
 
     def __init__(self) -> None:
         self._loaded: dict[tuple[Path, RuntimeOptions], Runtime] = {}
+
+    def load(self, module: str) -> None:
+        """Import a runtime's module before its first model comes; what fails there fails at its use, too."""
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(module)
 
     def open(self, path: Path, options: RuntimeOptions) -> Description:
         from onnxport.runtimes import load

@@ -48,11 +48,15 @@ class _Process:
         runs: of the child, also those of other models before.
     """
 
-    def __init__(self, start: Callable[[], Child]) -> None:
+    def __init__(self, start: Callable[[], Child], module: str) -> None:
         self._start = start
         self.child, self.number = start(), 0
         self.runs = 0 if self.child.is_fresh else 1
         self._is_ended = self._is_closed = False
+        # One that served other models may lack the runtime's libraries: it loads them while the caller works.
+        self._loads = not self.child.is_fresh
+        if self._loads:
+            self.child.ask("load", module)
 
     def end(self) -> None:
         """Kill the child; `current` starts another."""
@@ -71,6 +75,9 @@ class _Process:
         if self._is_ended:
             self.child, self._is_ended = self._start(), False
             self.number, self.runs = self.number + 1, 0 if self.child.is_fresh else 1
+        elif self._loads:
+            self.child.answer()
+        self._loads = False
         return self.child
 
 
@@ -116,7 +123,8 @@ class IsolatedRuntime(Closing):
                 patience=_PATIENCE,
                 preload=(self._kind.module,),
                 writes=writable() if self._kind in registry.KINDS else None,  # a plugin has the user's rights
-            )
+            ),
+            self._kind.module,
         )
         self._described: Description | None = None
         self._opened_in = -1

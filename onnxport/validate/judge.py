@@ -24,7 +24,14 @@ from onnxport.validate.evaluation import evaluate
 from onnxport.validate.float_reference import FloatReference, floor_of
 from onnxport.validate.graph_analysis import unreached_outputs
 from onnxport.validate.params import NO_DEMANDS, ValidateParams
-from onnxport.validate.precision import kept_float32, least_rounded, precision_beside, precision_of, read_onnx
+from onnxport.validate.precision import (
+    kept_float32,
+    least_rounded,
+    load_reader,
+    precision_beside,
+    precision_of,
+    read_onnx,
+)
 from onnxport.validate.progress import Tell
 from onnxport.validate.reference import Reference
 from onnxport.validate.report import RIGHT, Criterion, Judgement, Precision, Report, Side, overall
@@ -348,6 +355,7 @@ class Judge(Closing):
     def _start_candidate(self) -> None:
         if self._candidate is not None:
             self._candidate_runtime = isolated(self._candidate, self._params, "candidate")
+            load_reader(self._candidate.format)  # while a compiler works
 
     def _open(self, candidate: Artifact) -> Runtime:
         """Return the candidate's runtime, from the process that waits for it or a new one."""

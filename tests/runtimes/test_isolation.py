@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,21 @@ def test_the_candidate_takes_over_the_process_of_the_reference(tmp_path: Path) -
         with IsolatedRuntime(DIGITS) as another:
             assert process_of(another) != before, "that one crashed"
             np.testing.assert_array_equal(digits(another), first)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_process_that_is_taken_over_loads_the_runtime_before_there_is_a_model(tmp_path: Path) -> None:
+    with reuse_children():
+        with IsolatedRuntime(DIGITS) as reference:
+            digits(reference)
+        with IsolatedRuntime(tmp_path / "m.tflite") as candidate:
+            libraries = Path(f"/proc/{process_of(candidate)}/maps")
+            deadline = time.monotonic() + 20
+            while "litert" not in libraries.read_text():
+                assert time.monotonic() < deadline, "it waits for the model"
+                time.sleep(0.01)
+            tflite_files.chain(tmp_path / "m.tflite", tflite_files.chain_manifest())
+            assert candidate.run(FEEDS)["counted"] == [7]
 
 
 def test_runtimes_that_are_open_together_have_a_process_each() -> None:

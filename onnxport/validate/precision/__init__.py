@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from onnxport.core.errors import InputError
-from onnxport.formats.artifact import Artifact, Referent
+from onnxport.formats.artifact import Artifact, Format, Referent
 from onnxport.formats.manifest import Manifest
 from onnxport.validate.report import Precision
 
 if TYPE_CHECKING:
     from onnxport.formats.model import Model
 
+# Formats whose readers take long to import, with these.
+_READERS = {
+    "coreml": "onnxport.validate.precision.coreml",
+    "tflite": "onnxport.validate.precision.tflite",
+}
 INTEGER_WEIGHTS = frozenset[Precision]({"int8 weights", "int4 weights"})
 
 __all__ = [
@@ -19,11 +25,18 @@ __all__ = [
     "count_roundings",
     "kept_float32",
     "least_rounded",
+    "load_reader",
     "precision_beside",
     "precision_of",
     "read_dynamic_quantization",
     "read_onnx",
 ]
+
+
+def load_reader(format_: Format) -> None:
+    """Import what reads the precision of a file that is not there yet."""
+    if format_ in _READERS:
+        importlib.import_module(_READERS[format_])
 
 
 def precision_of(artifact: Referent, graph: Model | None = None, function: str = "") -> Precision:
