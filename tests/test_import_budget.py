@@ -133,6 +133,13 @@ def test_work_imports_few_modules(name: str, tmp_path: Path) -> None:
     check_number(found, most)
 
 
+def test_a_proof_on_generated_inputs_imports_no_readers_of_samples(tmp_path: Path) -> None:
+    arguments, suffix, _ = WORK["tflite"]
+    found = imported_by(*arguments, "-o", str(tmp_path / f"digits{suffix}"), "--quiet")
+    assert "onnxport.validate.input_sets" in found
+    assert not {"onnxport.samples.readers", "onnxport.samples.images", "onnxport.samples.audio"} & found
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", WORK)
 def test_work_spends_at_most_a_second_on_imports(name: str, tmp_path: Path) -> None:
@@ -163,7 +170,10 @@ def test_core_ml_s_builder_comes_without_the_frameworks_that_it_looks_for() -> N
 
 # The module that a child serves -> packages of which it has no use, and the number of modules that it may import.
 CHILDREN = {
-    "onnxport.converters.tflite.worker": ({"pydantic", "onnxruntime", "click"}, 590),
+    "onnxport.converters.tflite.worker": (
+        {"pydantic", "onnxruntime", "click", "ai_edge_litert.interpreter"},
+        590,
+    ),
     "onnxport.runtimes.ort.runtime": ({"pydantic", "onnx", "onnx_ir", "click"}, 285),
 }
 

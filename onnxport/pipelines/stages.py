@@ -56,6 +56,7 @@ class Work:
         phases: receives the steps that the display and the timings show.
         inputs: the user's folder of inputs with its preprocessing, for workers that measure; None without one.
         validation: the options of the proof; None for no proof.
+        tries: whether the worker runs what it made, to refuse what no runtime takes; False where the proof runs it.
     """
 
     output: Path
@@ -64,6 +65,7 @@ class Work:
     phases: Phases
     inputs: UsersInputs | None = None
     validation: ValidateParams | None = None
+    tries: bool = True
 
 
 @dataclass(frozen=True)

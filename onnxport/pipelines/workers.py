@@ -259,7 +259,10 @@ def tflite() -> Iterator[Worker]:
                 with work.phases.phase("measure float16"):
                     half = _fit_to_half(prepared.model, work)
             with work.phases.phase("convert"):
-                compiled = converter.convert(prepared.model, work.output, params, work.manifest, model)
+                manifest, tries = work.manifest, work.tries
+                compiled = converter.convert(
+                    prepared.model, work.output, params, manifest, model, tries=tries
+                )
             converter.rest()
             notes += half
             if not grown:

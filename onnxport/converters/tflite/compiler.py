@@ -30,7 +30,8 @@ class TfliteConverter(CompilerProcess):
                 purpose="the LiteRT compiler",
                 environment=ONE_THREAD,
                 offline=True,
-                shares=("numpy", "onnx", "onnxport.formats.model"),
+                # The last one's schema takes long to import, and the proof reads the artefact with it, too.
+                shares=("numpy", "onnx", "onnxport.formats.model", "onnxport.formats.graph.tflite"),
             )
         )
 
@@ -41,8 +42,14 @@ class TfliteConverter(CompilerProcess):
         params: TfliteParams,
         manifest: Manifest,
         source: Model | None = None,
+        *,
+        tries: bool = True,
     ) -> Compiled:
-        """Write the prepared `model` to `output`; `source` is the model before preparation.
+        """Write the prepared `model` to `output`.
+
+        Args:
+            source: the model before preparation.
+            tries: whether to run the artefact once; needless where a proof follows.
 
         Raises:
             CannotConvertError: nodes without an equivalent in TFLite, all of them listed.
@@ -63,7 +70,7 @@ class TfliteConverter(CompilerProcess):
         try:
             with self._child.bounded(model.weight_bytes, COMPILERS):
                 compiled: Compiled = self._child.call(
-                    "compile", prepared, output, Settings.of(params), manifest, stored, labels
+                    "compile", prepared, output, Settings.of(params), manifest, stored, labels, tries
                 )
         except CannotConvertError as error:
             raise explain_refusals(error, model, "TFLite") from error

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter
 
 from onnxport.core.errors import CannotConvertError, InputError, Refusal
-from onnxport.formats.graph.tflite import TfliteModel, read_tflite
+from onnxport.formats.graph.tflite import TfliteModel, operator_names, read_tflite
 from onnxport.formats.tflite.ports import read_signature
 
 Detail = dict[str, Any]  # the interpreter's, of a tensor
@@ -22,11 +21,13 @@ Detail = dict[str, Any]  # the interpreter's, of a tensor
 
 def count_operators(model: Path | TfliteModel) -> dict[str, int]:
     """Return how often each operator of a file occurs, most frequent first; ValueError for a damaged file."""
-    try:
-        found = read_tflite(model) if isinstance(model, Path) else model
-    except InputError as error:
-        raise ValueError(str(error)) from error
-    counts = Counter(node.op for each in found.subgraphs for node in each.graph.nodes)
+    if isinstance(model, TfliteModel):
+        counts = Counter(node.op for each in model.subgraphs for node in each.graph.nodes)
+    else:
+        try:
+            counts = Counter(operator_names(model))
+        except InputError as error:
+            raise ValueError(str(error)) from error
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -49,7 +50,7 @@ def check_runs(path: Path, *, ends: bool = True, solve: Callable[[], Iterable[Sh
     """
     first: Exception | None = None
     try:
-        details = Interpreter(model_path=str(path), num_threads=2).get_input_details()
+        details = _load(path).get_input_details()
         for shapes, filling in _attempts(path, details, solve):
             try:
                 _run(path, shapes, filling if ends else None)
@@ -96,9 +97,15 @@ def _open_shapes(details: Sequence[Detail]) -> dict[int, list[int]]:
     return {index: dims for index, dims in shapes.items() if -1 in dims}
 
 
+def _load(path: Path) -> Any:
+    from ai_edge_litert.interpreter import Interpreter  # most conversions leave the trial to their proof
+
+    return Interpreter(model_path=str(path), num_threads=2)
+
+
 def _run(path: Path, shapes: Mapping[int, Sequence[int]], filling: int | None) -> None:
     """Allocate, and run unless `filling` is None, in a new interpreter: XNNPACK keeps a failure."""
-    interpreter = Interpreter(model_path=str(path), num_threads=2)
+    interpreter = _load(path)
     for index, dims in shapes.items():
         interpreter.resize_tensor_input(index, dims)
     interpreter.allocate_tensors()

@@ -1,4 +1,4 @@
-"""The child's side of a conversion (core/child_process.py): lowers, compiles, loads the result and runs it once.
+"""The child's side of a conversion (core/child_process.py): lowers, compiles, and runs the result once.
 
 Each of these steps can crash the process.
 """
@@ -56,12 +56,14 @@ class Worker:
         manifest: Manifest,
         stored: Collection[Stored] = (),
         labels: Collection[LabelFile] = (),
+        tries: bool = True,
     ) -> Compiled:
         """Convert the prepared ONNX file `model` to `output`.
 
         Args:
             stored: the weights that the source stores in fewer bits.
             labels: files to pack into the artefact.
+            tries: whether to run the artefact once, which finds what no interpreter takes.
 
         Raises:
             CannotConvertError: a node without an equivalent, or a refusal of the compiler or the interpreter.
@@ -69,10 +71,10 @@ class Worker:
         """
         notes, ends = _compile(Model.received(model), output, settings, manifest, stored, labels)
         pack_labels(output, labels)
-        # Frees the module before the file is loaded; the builder is part of a reference cycle.
-        gc.collect()
         counts = count_operators(output)
-        if not custom_names(counts):
+        if tries and not custom_names(counts):
+            # Frees the module before the file is loaded; the builder is part of a reference cycle.
+            gc.collect()
             check_runs(output, ends=ends, solve=lambda: _solve_sizes(model))
         return Compiled(counts, notes)
 

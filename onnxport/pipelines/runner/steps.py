@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxport.converters.params import PARAMS
-from onnxport.core.errors import CannotConvertError
+from onnxport.core.child_process import ChildHung
+from onnxport.core.errors import CannotConvertError, InputError, MachineError
 from onnxport.formats.artifact import SUFFIXES, Artifact, writing
 from onnxport.formats.manifest import MAIN, Manifest
 from onnxport.pipelines.environment import RUNS_ON, require, versions
@@ -31,6 +32,8 @@ from onnxport.pipelines.runner.verdicts import blame_the_model, start_reference,
 from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
 from onnxport.quantize.params import QuantizeParams
 from onnxport.reports.run_report import SourceRecord
+from onnxport.runtimes import registry
+from onnxport.runtimes.options import AUTO
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from onnxport.formats.model import Model
     from onnxport.formats.zipmap import Labels
     from onnxport.pipelines.runner.judges import Judges
+    from onnxport.validate.report import Report
 
 
 def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharing | None = None) -> Outcome:
@@ -83,11 +87,10 @@ def make(job: Job, folder: Path, stack: ExitStack, clock: Clock, sharing: Sharin
     with unchanged(source, *further.values()):
         chain = _Chain(job, folder, origin, judge, clock, workers, model.labels, notes)
         start = chain.run_first_steps(model)
-        product = chain.run_last_step(start)
-        report = verdict(judge, source, product, clock)
+        product, report = chain.prove(start, source)
         if judge is not None and report.verdict == "not equivalent" and job.rewrites and product.is_ours:
             # A pass may be at fault. Run again with a check behind each pass, which skips the faulty one.
-            checked = replace(chain, folder=folder / "checked", check_passes=True)
+            checked = replace(chain, folder=folder / "checked", check_passes=True, tries=True)
             second = product
             with suppress(CannotConvertError):  # of a model that needs the faulty pass: the verdict stands
                 second = checked.run_last_step(start)
@@ -166,6 +169,43 @@ class _Chain:
     labels: Mapping[str, Labels] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     check_passes: bool = False
+    tries: bool = False
+
+    def prove(self, start: _Start, source: Artifact) -> tuple[Product, Report]:
+        """Return the last step's product with the report on it.
+
+        Where the proof could run nothing, the step runs again and tries its product: what no runtime takes is refused
+        in the worker's words, which name the node, or converted by another route.
+        """
+        product, failure = self.run_last_step(start), None
+        try:
+            report = verdict(self.judge, source, product, self.clock)
+            if report.outputs or not self._leaves_trial_to_proof or not product.is_ours:
+                return product, report
+        except (InputError, MachineError) as error:
+            if not self._leaves_trial_to_proof or not product.is_ours or isinstance(error, ChildHung):
+                raise
+            failure = error
+        second = replace(self, folder=self.folder / "tried", tries=True).run_last_step(start)
+        if not second.is_ours:
+            return second, verdict(self.judge, source, second, self.clock)
+        if failure is not None:
+            raise failure
+        return product, report
+
+    @property
+    def _leaves_trial_to_proof(self) -> bool:
+        """Whether the proof runs the product as a trial would, which the worker then leaves out."""
+        if (
+            self.tries
+            or self.judge is None
+            or self.job.validation is None
+            or self.job.target.gives != "tflite"
+        ):
+            return False
+        given = self.job.validation.candidate_runtime
+        kind = registry.find_runtime("tflite", given.get("runtime", AUTO))
+        return kind.name == "litert" and given.get("delegate", "xnnpack") == "xnnpack"
 
     def run_first_steps(self, model: Model) -> _Start:
         """Run all steps but the last, unless they are made already."""
@@ -187,7 +227,7 @@ class _Chain:
         if "onnxruntime" in RUNS_ON.get(self.job.target.gives, ()):
             return source
         params = self.job.steps[-1].params.model_copy(update=_IN_FLOAT)
-        apart = replace(self, folder=self.folder / "float", clock=Clock(None))
+        apart = replace(self, folder=self.folder / "float", clock=Clock(None), tries=True)
         worker = self.workers[-1]
         assert worker is not None, "the last step is never made already"
         return worker(model, params, apart._work(len(self.job.steps) - 1)).artifact
@@ -241,6 +281,7 @@ class _Chain:
             phases=self.clock,
             inputs=UsersInputs(proof.inputs, proof.preprocess) if proof and proof.inputs else None,
             validation=proof,
+            tries=not self._leaves_trial_to_proof,
         )
 
 
