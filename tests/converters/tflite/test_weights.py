@@ -252,21 +252,23 @@ def weight_only(kind: str) -> Model:
     return model_of([node, product], x, [numpy_helper.from_array(a, n) for n, a in arrays.items()])
 
 
-@pytest.mark.parametrize(
-    ("kind", "bits"),
-    [
-        ("per column", "INT8"),
-        ("per row", "INT8"),
-        ("uint8 with zero points", "INT8"),
-        ("blocks of int4", "INT4"),
-        ("MatMulNBits", "INT4"),
-    ],
-)
+WEIGHT_ONLY: dict[str, tuple[str, Precision]] = {
+    "per column": ("INT8", "int8-weights"),
+    "per row": ("INT8", "int8-weights"),
+    "uint8 with zero points": ("INT8", "int8-weights"),
+    "blocks of int4": ("INT4", "int4-weights"),
+    "MatMulNBits": ("INT4", "int4-weights"),
+}
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["plain", "asked for as many bits"])
+@pytest.mark.parametrize("kind", WEIGHT_ONLY)
 def test_quantized_weights_keep_their_own_integers(
-    converter: TfliteConverter, tmp_path: Path, kind: str, bits: str
+    converter: TfliteConverter, tmp_path: Path, kind: str, asks: bool
 ) -> None:
     model, x = weight_only(kind), normal(5, 64)
-    convert(converter, model, tmp_path / "net.tflite", None)
+    bits, precision = WEIGHT_ONLY[kind]
+    convert(converter, model, tmp_path / "net.tflite", precision if asks else None)
     assert constants(tmp_path / "net.tflite") == [(bits, 64 * 48)]
     expected = run_onnx(model, {"x": x})["y"]
     for xnnpack in (True, False):

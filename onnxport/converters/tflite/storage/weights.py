@@ -4,7 +4,8 @@ Weights are float32 constants of at least LEAST elements that products or lookup
 
 1. fp16: float16 behind DEQUANTIZE. A constant with a number beyond float16 stays float32.
 2. int8-weights, int4-weights: symmetric integers behind DEQUANTIZE, with a scale per output channel. Depthwise filters
-   have 8 bits in both: they are few, and 4 bits cost MobileNetV2 1 dB and 1.4 times the latency.
+   have 8 bits in both: they are few, and 4 bits cost MobileNetV2 1 dB and 1.4 times the latency. What the model itself
+   stores in that many bits keeps its integers, as 4: rounded anew, it would lose for nothing.
 3. int8-dynamic: the integers themselves if the operator has a hybrid kernel, which quantizes its input at run time;
    else as 2.
 4. As in the model: weights that it stores in float16 or in integers of 8 or 4 bits are stored in that form again if
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -96,8 +96,8 @@ def store_weights(
         elif weight.array.size < LEAST:
             stayed.small += 1
         elif precision is None or precision in _ENCODINGS:
-            encode = partial(_encode_as_stored, stored=stored) if precision is None else _ENCODINGS[precision]
-            encoded = encode(weight)
+            encode = _encode_as_stored if precision is None else _ENCODINGS[precision]
+            encoded = encode(weight, stored)
             if encoded is None:
                 stayed.beyond.append(weight.name)
                 continue
@@ -139,13 +139,11 @@ class _Weight:
         return next((name.removesuffix(INNER) for name in names), "")
 
 
-_ENCODINGS: Mapping[Precision, Callable[[_Weight], Encoded | None]] = {
-    "fp16": lambda weight: encode_float16(weight.array),
-    "int8-dynamic": lambda weight: encode_integers(weight.array, 8, weight.axis),
-    "int8-weights": lambda weight: encode_integers(weight.array, 8, weight.axis),
-    "int4-weights": lambda weight: encode_integers(
-        weight.array, 8 if weight.is_depthwise else 4, weight.axis
-    ),
+_ENCODINGS: Mapping[Precision, Callable[[_Weight, Collection[Stored]], Encoded | None]] = {
+    "fp16": lambda weight, _: encode_float16(weight.array),
+    "int8-dynamic": lambda weight, _: encode_integers(weight.array, 8, weight.axis),
+    "int8-weights": lambda weight, stored: _keep_or_round(weight, stored, 8),
+    "int4-weights": lambda weight, stored: _keep_or_round(weight, stored, 8 if weight.is_depthwise else 4),
 }
 
 
@@ -242,6 +240,12 @@ def _axis(user: ir.Operation, position: int) -> int | None:
     if user.name == "tfl.gather":
         return int(ir.IntegerAttr(user.attributes["axis"]).value)
     return axis
+
+
+def _keep_or_round(weight: _Weight, stored: Collection[Stored], bits: int) -> Encoded | None:
+    """Keep integers of that many bits that the source stores; round other weights to the nearest."""
+    kept = _encode_as_stored(weight, {source for source in stored if source.bits == bits})
+    return kept or encode_integers(weight.array, bits, weight.axis)
 
 
 def _encode_as_stored(weight: _Weight, stored: Collection[Stored]) -> Encoded | None:
