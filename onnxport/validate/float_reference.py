@@ -111,6 +111,12 @@ class FloatReference(Closing):
             self._made.prepare()
         return self._made
 
+    def without_run_time_quantization(self, source: Reference) -> Reference | None:
+        """Return the source in float arithmetic; itself without run-time quantization, None where some is kept."""
+        if not _is_dynamic(source):
+            return source
+        return None if self._in_floats(source) is None else self.of(source)
+
     def judgement(self, source: Reference, form: Form, budgets: Budgets) -> tuple[Judgement, str]:
         """Return the judgement on what the missing run-time quantization changes, and a note; `of` comes first."""
         # Imported here, as below: most references have no run-time quantization.

@@ -25,6 +25,7 @@ from onnxport.validate.float_reference import FloatReference, floor_of
 from onnxport.validate.graph_analysis import unreached_outputs
 from onnxport.validate.params import NO_DEMANDS, ValidateParams
 from onnxport.validate.precision import (
+    INTEGER_WEIGHTS,
     kept_float32,
     least_rounded,
     load_reader,
@@ -51,7 +52,13 @@ _ROUNDED_FILES = frozenset(
     (("tflite", "float16 weights"), ("coreml", "float16 weights"), ("coreml", "float16"))
 )
 
+# Precisions that both sides may have, and yet differ by a rounding.
+_SECOND_ROUNDINGS = INTEGER_WEIGHTS | {"int8 dynamic"}
+
 _SYNTHETIC = "only generated inputs were fed; give your own with --inputs DIR"
+
+
+_Judged = tuple[tuple[Judgement, ...], tuple[str, ...]]
 
 
 class ReferenceRun(Closing):
@@ -245,8 +252,12 @@ class Judge(Closing):
             judgements, notes = ask(model, tell=self._tell)
             if checks_nodes is None:
                 checks_nodes = self._criterion is None
+            second = None
+            if checks_nodes and not function and _may_round_anew(reference.precision, precision, judgements):
+                second = self._judge_second_rounding(reference, candidate, precision, partial(ask, model))
+                judgements, notes = second or (judgements, notes)
             measured = any(each.question == "quality" for each in judgements)
-            if checks_nodes and measured and not function:
+            if checks_nodes and measured and not function and second is None:
                 # Imported here: it reads both graphs, which most verdicts do without.
                 from onnxport.validate.translation.judgement import judge_translation
 
@@ -378,6 +389,16 @@ class Judge(Closing):
         renames = split_map(self._params.map, reference, side, self._names(candidate))
         return Oriented(runtime, *renames, dtypes, reference.unread)
 
+    def _judge_second_rounding(
+        self, reference: Reference, candidate: Artifact, precision: Precision, ask: Callable[..., _Judged]
+    ) -> _Judged | None:
+        """See second_rounding.py."""
+        from onnxport.validate.second_rounding import judge_second_rounding
+
+        floats = self._run.floats.without_run_time_quantization(reference)
+        measure = partial(ask, criterion="quality", tell=self._tell)
+        return None if floats is None else judge_second_rounding(floats, candidate, precision, measure)
+
     def _shown(self, candidate: Artifact, runtime: Runtime) -> Run:
         """Return another runtime of the candidate as the reference's own."""
         return self.reference.roll_out(self._renamed(candidate, runtime, None))
@@ -421,6 +442,12 @@ def _hangs_on_roundings(
     is_proven = translation is not None and translation.verdict == "proven"
     may = (candidate.format, precision) in _ROUNDED_FILES
     return may and is_proven and any(each.verdict not in RIGHT for each in judgements)
+
+
+def _may_round_anew(reference: Precision, candidate: Precision, judgements: tuple[Judgement, ...]) -> bool:
+    """Return whether a candidate failed whose integers may be a second rounding (second_rounding.py)."""
+    is_second = reference == candidate and candidate in _SECOND_ROUNDINGS
+    return is_second and any(each.verdict not in RIGHT for each in judgements)
 
 
 def _is_quality_alone(judgements: tuple[Judgement, ...]) -> bool:

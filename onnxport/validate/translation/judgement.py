@@ -12,6 +12,7 @@ from onnxport.core.errors import OnnxportError
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.model import Model
 from onnxport.formats.ort_model import load_ort
+from onnxport.validate.precision import INTEGER_WEIGHTS
 from onnxport.validate.report import Judgement, Precision, Verdict
 from onnxport.validate.translation.proof import Proof, prove
 
@@ -32,6 +33,11 @@ ROUNDINGS: Mapping[Precision, str] = {
     "bfloat16": "bfloat16",
     "bfloat16 weights": "bfloat16",
 }
+# The reference's precision -> those of candidates that can be the same nodes, rounded once more.
+_BESIDE: Mapping[Precision, frozenset[Precision]] = {
+    "float32": PRECISIONS | frozenset(ROUNDINGS),
+    **dict.fromkeys(INTEGER_WEIGHTS, INTEGER_WEIGHTS | {"int8 dynamic"}),
+}
 # Runs of the reference whose values are compared with grids: sets of inputs, times the steps of each.
 _RUNS = 16
 
@@ -45,7 +51,7 @@ def judge_translation(
         The judgement, and a note; no judgement where this pair cannot be compared node by node.
     """
     rounding = ROUNDINGS.get(precision, "")
-    if (precision not in PRECISIONS and not rounding) or reference.precision != "float32":
+    if precision not in _BESIDE.get(reference.precision, ()):
         return None, ""
     why = _obstacle(reference, candidate)
     if why:
