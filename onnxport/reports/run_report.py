@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -244,7 +244,16 @@ def _fix(artifact: ArtifactRecord) -> str:
     dropped = artifact.path is None
     keeping = dropped and artifact.report.verdict != "inconclusive"
     kept = "nothing was kept (--keep-rejected keeps rejected artefacts)" if keeping else "nothing was kept"
-    return "; ".join((*([kept] if dropped else ()), *remedies(artifact.report)))
+    suspicion = suspect_samples(artifact.facts)
+    return "; ".join(
+        (*([suspicion] if suspicion else ()), *([kept] if dropped else ()), *remedies(artifact.report))
+    )
+
+
+def suspect_samples(facts: Mapping[str, Any]) -> str:
+    """Return the clause on samples unlike those of training, for the error of a run that failed; empty for none."""
+    findings = facts.get("lint", {}).get("unlike", ())
+    return f"the samples may be the cause: {'; '.join(findings)}" if findings else ""
 
 
 def exit_code_of(artifacts: tuple[ArtifactRecord, ...]) -> int:

@@ -278,6 +278,43 @@ def test_a_step_that_fails_names_the_model_and_the_step_before_and_no_file_that_
     assert ".onnxport-" not in outcome.stderr
 
 
+def far_samples(sandbox: Sandbox, draws: bool) -> None:
+    """Samples of 60 times the spread that a BatchNormalization was trained on; `draws` adds what TFLite lacks."""
+    random = np.random.default_rng(0)
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 17]> g (float[1, 3, 16, 16] x) => (float[1, 4] logits'
+        + (", int32[1, 1] drawn" if draws else "")
+        + """) { n = BatchNormalization (x, one, zero, zero, one) c = Conv <pads = [1, 1, 1, 1]> (n, w) r = Relu (c)
+        m = GlobalAveragePool (r) f = Flatten (m) logits = Gemm (f, k)"""
+        + ("drawn = Multinomial <seed = 1.0> (logits) }" if draws else "}")
+    )
+    weights = {
+        "one": np.ones(3, np.float32),
+        "zero": np.zeros(3, np.float32),
+        "w": random.standard_normal((8, 3, 3, 3)).astype(np.float32),
+        "k": random.standard_normal((8, 4)).astype(np.float32),
+    }
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in weights.items())
+    onnx.save(model, sandbox.folder / "far.onnx")
+    (sandbox.folder / "samples").mkdir()
+    for number in range(10):
+        x = 60 * random.standard_normal((1, 3, 16, 16)).astype(np.float32)
+        np.savez(sandbox.folder / "samples" / f"{number}.npz", x=x)
+
+
+@pytest.mark.parametrize(("draws", "to", "code"), [(True, "tflite", 3), (False, "ort", 1)])
+def test_samples_that_look_wrong_are_the_first_advice_of_a_failure(
+    draws: bool, to: str, code: int, sandbox: Sandbox
+) -> None:
+    far_samples(sandbox, draws)
+    outcome = sandbox.run("convert", "far.onnx", "--to", to, *CALIBRATED, "--budget", "sqnr=90")
+    assert outcome.code == code, outcome.stderr
+    error = outcome.stderr[outcome.stderr.index("error: ") :]
+    assert "the samples may be the cause: the input 'x' has values from" in error
+    assert "times the spread of training; scale them as in training" in error
+    assert "onnx2tf" not in error
+
+
 def test_the_only_file_of_a_folder_is_told_as_the_one_to_give(sandbox: Sandbox) -> None:
     """In a folder each file is a sample; of a file that is named each row is one."""
     (sandbox.folder / "samples").mkdir()

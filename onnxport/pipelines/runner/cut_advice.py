@@ -1,4 +1,4 @@
-"""Name the cut that a refused model converts with, as the command that makes it."""
+"""Say what a user can do about a refused model: the cut that it converts with, as a command; or other samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P = TypeVar("P", bound=BaseModel)
 
 # Bytes of weights above which no cut is tried: the trial is a conversion.
 _LARGEST = 256 * 2**20
-# Advice that nothing has tried; a cut that was tried replaces it.
+# Advice that nothing has tried; other advice replaces it.
 _UNTRIED = "onnx2tf may convert it"
 # A part may be refused in its turn: behind a refused node others were not reached.
 _TRIALS = 3
@@ -45,8 +45,23 @@ def advise_cut(
         return refusal
     command = " ".join(("onnxport extract", quote(model.path), *_options(model, cut)))
     fix = f"the part without these nodes converts: {command} -o part.onnx"
-    if refusal.fix and not refusal.fix.startswith(_UNTRIED):
-        fix = f"{refusal.fix}; {fix}"
+    if tried := _tried(refusal):
+        fix = f"{tried}; {fix}"
+    return _refuse_again(refusal, fix)
+
+
+def advise_samples(refusal: CannotConvertError, suspicion: str) -> CannotConvertError:
+    """Return the error of a quantized model with what looks wrong with its samples as the first advice."""
+    tried = _tried(refusal)
+    return _refuse_again(refusal, f"{suspicion}; {tried}" if tried else suspicion)
+
+
+def _tried(refusal: CannotConvertError) -> str:
+    """Return the refusal's own advice, unless nothing has tried it."""
+    return "" if refusal.fix.startswith(_UNTRIED) else refusal.fix
+
+
+def _refuse_again(refusal: CannotConvertError, fix: str) -> CannotConvertError:
     return CannotConvertError(refusal.what, why=refusal.why, fix=fix, refusals=refusal.refusals)
 
 

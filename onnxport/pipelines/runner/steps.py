@@ -20,7 +20,7 @@ from onnxport.pipelines.registry import open_worker
 from onnxport.pipelines.runner import functions
 from onnxport.pipelines.runner.accelerators import ask_accelerators
 from onnxport.pipelines.runner.clock import TIMED, Clock
-from onnxport.pipelines.runner.cut_advice import advise_cut, options_for_part
+from onnxport.pipelines.runner.cut_advice import advise_cut, advise_samples, options_for_part
 from onnxport.pipelines.runner.error_paths import name_the_source
 from onnxport.pipelines.runner.jobs import Job
 from onnxport.pipelines.runner.model_sources import describe_labels, load, origin_of, reading, unchanged
@@ -31,7 +31,7 @@ from onnxport.pipelines.runner.speedup import measure_speedup
 from onnxport.pipelines.runner.verdicts import blame_the_model, start_reference, verdict
 from onnxport.pipelines.stages import Product, UsersInputs, Work, Worker
 from onnxport.quantize.params import QuantizeParams
-from onnxport.reports.run_report import SourceRecord
+from onnxport.reports.run_report import SourceRecord, suspect_samples
 from onnxport.runtimes import registry
 from onnxport.runtimes.options import AUTO
 
@@ -239,6 +239,8 @@ class _Chain:
             try:
                 product = worker(start.model, self._params(number), self._work(number))
             except CannotConvertError as refusal:
+                if suspicion := suspect_samples(start.facts):
+                    raise advise_samples(refusal, suspicion) from refusal
                 asked = self.job.target.name in PARAMS and self.job.operators is None
                 if number or self.check_passes or not asked:
                     raise

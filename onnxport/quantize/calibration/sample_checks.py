@@ -72,9 +72,11 @@ def check_samples(
     chosen = [calibration[number * count // min(count, LOOKED_AT)] for number in range(min(count, LOOKED_AT))]
     expectation = ExpectedStatistics.of(model)
     look = _Check(model.inputs, chosen, expectation)
-    findings = (*_too_few(count, look), *_repeated(calibration, held_back), *_constant(look), *look.unlike())
+    unlike = tuple(look.unlike())
+    findings = (*_too_few(count, look), *_repeated(calibration, held_back), *_constant(look), *unlike)
     ranges = {name: [seen.low, seen.high] for name, seen in look.seen.items() if np.isfinite(seen.low)}
     facts = {"samples": count, "looked_at": len(chosen), "ranges": ranges, "findings": list(findings)}
+    facts |= {"unlike": list(unlike)} if unlike else {}
     return Findings(findings, facts | ({"first_layer": look.figures} if look.figures else {}))
 
 
