@@ -11,6 +11,8 @@ from onnxport.core.arrays import Array
 from onnxport.samples.sizes import Shapes
 from onnxport.validate.tolerance import CONCLUSIVE_NOISE, Noise, Tolerance, root_mean_squares
 
+SATURATED = "it is 0 or 1 for all inputs that were fed, or -1: its last node is saturated"
+
 # How far an output must move between two sets of inputs, in multiples of both tolerances together. Beyond 1 no constant
 # in its place would pass both; that is enough at a low precision, whose tolerance is wide.
 _MOVE, _MOVE_LOW = 2.0, 1.0
@@ -43,6 +45,10 @@ class Evidence:
     """The evidence about one output after some sets of inputs.
 
     Attributes:
+        saturates: whether the output is that of a Softmax or the like, of which an element must be seen to move between
+            its ends: a candidate that gives the nearest end, 0 or 1, would pass otherwise.
+        between: whether one was. An input of zeros alone gives 0.5 or 0.25, whatever the weights are.
+        middle: the first answer with elements between the ends, by shape.
         noise_share: the smallest noise relative to the scale in any set.
         moves: whether an element differs between two sets by more than _MOVE or _MOVE_LOW times both tolerances.
         sets, filled: how many answers there were, and how many that have elements.
@@ -55,6 +61,9 @@ class Evidence:
             candidate that answers every row with the first would pass.
     """
 
+    saturates: bool = False
+    between: bool = False
+    middle: dict[tuple[int, ...], _Answer] = field(default_factory=dict)
     noise_share: float = np.inf
     moves: bool = False
     sets: int = 0
@@ -92,6 +101,9 @@ class Evidence:
         self.filled += 1
         answered = _with_tolerance(name, answer, noise, tolerance)
         self.noise_share = min(self.noise_share, answered.share)
+        if self.saturates and not self.between and _between(answered).any():
+            middle = self.middle.setdefault(answer.shape, answered)
+            self.between = _moves(_middle(middle), _middle(answered))
         before = self.quietest.get(answer.shape)
         if before is None:
             self.varied |= _spread(answer) > _MOVE * 2 * answered.largest
@@ -135,7 +147,8 @@ class Evidence:
             return f"the reference's own noise is {self.noise_share:.1%} of the output's scale"
         alone = len(self.quietest) == self.filled  # no two answers have a shape in common
         if self.moves or (alone and self.varied):
-            return ""
+            seen = self.between or (alone and self.middle)
+            return SATURATED if self.saturates and not seen else ""
         if alone:
             return "no two sets of inputs have the same size, which would show that it varies"
         return "it does not vary with the inputs"
@@ -147,14 +160,28 @@ class Proof:
     Args:
         outputs: their names.
         constant: those that are constant by construction, and need no evidence.
+        squashed: those of functions that saturate (graph_analysis.py).
     """
 
-    def __init__(self, outputs: Iterable[str], constant: frozenset[str]) -> None:
-        self._evidence = {name: Evidence() for name in outputs if name not in constant}
+    def __init__(
+        self,
+        outputs: Iterable[str],
+        constant: frozenset[str] = frozenset(),
+        squashed: frozenset[str] = frozenset(),
+    ) -> None:
+        self._squashed = squashed
+        self._evidence = {
+            name: Evidence(saturates=name in squashed) for name in outputs if name not in constant
+        }
 
     def anew(self) -> Proof:
         """Return a proof of the same outputs without evidence."""
-        return Proof(self._evidence, frozenset())
+        return Proof(self._evidence, frozenset(), self._squashed)
+
+    @property
+    def saturated(self) -> list[str]:
+        """Outputs that vary, but were seen at their ends alone."""
+        return [name for name, doubt in self.doubts.items() if doubt == SATURATED]
 
     def add(
         self,
@@ -201,6 +228,23 @@ def _share(answer: Array, noise: Noise, tolerance: Tolerance, allowed: Array) ->
     scale = float(np.max(np.abs(finite), initial=0.0))
     floor = float(np.min(allowed)) / tolerance.rule.factor if tolerance.rule.mean_factor is None else 0.0
     return max(noise.largest, floor) / scale if scale else 0.0
+
+
+def between_ends(answer: Array, distance: Array | float) -> Array:
+    """Return which elements are that far from every whole number."""
+    finite = np.where(np.isfinite(answer), answer, 0.0).astype(np.float64)
+    return np.asarray(np.abs(finite - np.rint(finite)) > distance)
+
+
+def _between(answered: _Answer) -> Array:
+    return between_ends(answered.answer, _MOVE * answered.allowed)
+
+
+def _middle(answered: _Answer) -> _Answer:
+    """Return an answer with NaN in place of elements at their ends: those are compared with nothing."""
+    return replace(
+        answered, answer=np.where(_between(answered), answered.answer.astype(np.float64), np.nan), mean=None
+    )
 
 
 def _moves(before: _Answer, after: _Answer) -> bool:

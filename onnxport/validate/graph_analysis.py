@@ -38,6 +38,9 @@ _LOSSES = frozenset({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"})
 # evaluates Sigmoid as 0.5 + a rational function of x, cut at +-18.
 _SATURATING = frozenset({"Sigmoid", "HardSigmoid"})
 _LOGISTIC = 2
+# Their results are whole numbers wherever their arguments are large.
+_SQUASHING = frozenset("Softmax Sigmoid HardSigmoid Tanh".split())
+_MOVERS = frozenset("Cast Identity Reshape Squeeze Unsqueeze Transpose Flatten".split())
 # Operators that give booleans.
 _TESTS = frozenset("Equal Greater GreaterOrEqual Less LessOrEqual And Or Xor Not".split())
 # Operators that pass such a value on without shrinking its error.
@@ -206,6 +209,26 @@ def constant_outputs(model: Model) -> frozenset[str]:
 
 def _is_empty(value: ir.Value) -> bool:
     return value.shape is not None and 0 in value.shape
+
+
+def squashed_outputs(model: Model) -> frozenset[str]:
+    """Return the graph outputs of functions that saturate on both sides, whose argument is no output itself."""
+    return frozenset(
+        value.name
+        for value in model.graph.outputs
+        if value.name
+        and (node := _mover_source(value)) is not None
+        and node.op_type in _SQUASHING
+        and not (node.inputs[0] is not None and node.inputs[0].is_graph_output())
+    )
+
+
+def _mover_source(value: ir.Value) -> ir.Node | None:
+    """Return the node whose result an output holds, in another shape or type."""
+    node = value.producer()
+    while node is not None and node.op_type in _MOVERS and node.inputs[0] is not None:
+        node = node.inputs[0].producer()
+    return node
 
 
 def unread_inputs(model: Model) -> frozenset[str]:

@@ -38,6 +38,7 @@ from onnxport.validate.graph_analysis import (
     grid_steps,
     output_nodes,
     saturating_outputs,
+    squashed_outputs,
     unread_inputs,
     voted_outputs,
 )
@@ -50,6 +51,7 @@ from onnxport.validate.precision import precision_of
 from onnxport.validate.progress import Counter, Tell
 from onnxport.validate.report import NodeRef, Precision
 from onnxport.validate.rollout import RolloutPlan, advance
+from onnxport.validate.saturated_outputs import feed_between
 from onnxport.validate.sessions import Oriented
 from onnxport.validate.signature import check_tensors
 from onnxport.validate.size_search import Search, patience
@@ -122,11 +124,12 @@ class Reference:
         self.sets: list[AnsweredSet] = []
         self._ranks: dict[str, int] = {}  # of the outputs, by the first answers
         self.notes: tuple[str, ...] = rollout.notes
-        constant = constant_outputs(self.graph) if self.graph else frozenset[str]()
-        self._proof = Proof((spec.name for spec in self.outputs), constant)
+        facts = (constant_outputs(self.graph), squashed_outputs(self.graph)) if self.graph else ()
+        self._proof = Proof([spec.name for spec in self.outputs], *facts)
         self._batch_axes = OpenSizes(self.inputs, self.shapes).batch_axes
         self._bytes = 0
         self._fed: set[int] = set()
+        self._halved: set[str] = set()
         self._progress = Counter(tell, "")
         self._noise = NoiseMeter(
             self.inputs,
@@ -188,7 +191,7 @@ class Reference:
         return self._proof.doubts
 
     def _rows(self, sample: Sample) -> int:
-        """Return the batch size of a set; 1 where the model has no open batch."""
+        """Return the batch size of a set, 1 without an open batch."""
         name, axis = next(iter(self._batch_axes.items()), ("", 0))
         return int(sample.feeds[name].shape[axis]) if name else 1
 
@@ -210,16 +213,11 @@ class Reference:
             seconds = patience(self.artifact.size)
             search = Search(sizes, self._footprint, self._limit, seconds, self._tell)
             self._generated = generated = GeneratedInputs(
-                self.inputs,
-                self._input_domains,
-                self._params.seed,
-                self._answer,
-                sizes,
-                search,
+                self.inputs, self._input_domains, self._params.seed, self._answer, sizes, search
             )
-            generated.feed(self._params.samples, lambda: bool(self.doubts), lambda: bool(self._proof.blind))
+            generated.feed(self._params.samples, self._proves_too_little, lambda: bool(self._proof.blind))
             if self.doubts:
-                generated.search(lambda: bool(self.doubts), self._movement)
+                generated.search(self._proves_too_little, self._movement)
             self.notes += tuple(generated.notes)
         if self.steps == 1 and self.graph is not None and self._owns_graph:
             self.notes += tuple(
@@ -228,10 +226,9 @@ class Reference:
         if odd := [answered.label for answered in self.sets if answered.nan]:
             more = f" and {len(odd) - _FEW} more" if len(odd) > _FEW else ""
             self.notes += (
-                f"the inputs {', '.join(odd[:_FEW])}{more} contain NaN, so their answers prove nothing",
+                f"the inputs {', '.join(odd[:_FEW])}{more} have NaN, so their answers prove nothing",
             )
-        if blind := self._proof.blind:
-            names = ", ".join(map(repr, blind[:_FEW]))
+        if names := ", ".join(map(repr, self._proof.blind[:_FEW])):
             self.notes += (f"the rows of a batch never differed at {names}: swapped rows would not show",)
         self._close_if_kept()
 
@@ -242,12 +239,22 @@ class Reference:
         except (RunError, MemoryFullError):
             return 0.0
 
+    def _proves_too_little(self) -> bool:
+        """Return whether there are doubts, after feeding inputs between two sets for each output that is saturated."""
+        if self.steps == 1 and (
+            names := [each for each in self._proof.saturated if each not in self._halved]
+        ):
+            self._halved.update(names)
+            with suppress(RunError, MemoryFullError):
+                feed_between(names, self.sets, self._model.run, self._answer, lambda: self._proof.saturated)
+        return bool(self.doubts)
+
     def _feed_neighbours(self) -> None:
         """Feed neighbours of the user's samples while these prove nothing of some output."""
         given = list(self.sets)
         fed = 0
         for number in range(_NEIGHBOURS):
-            if not self.doubts:
+            if not self._proves_too_little():
                 break
             sample = given[number % len(given)]
             before = len(self.sets)
@@ -339,14 +346,14 @@ class Reference:
         return True
 
     def _feed_more(self) -> None:
-        """Feed further sets, or neighbours of the user's, while those so far prove too little."""
+        """Feed further sets, or the user's neighbours, while all prove too little."""
         if self._generated is None:
             self._feed_neighbours()
             return
-        while self.doubts and self._generated.feed_further():
+        while self._proves_too_little() and self._generated.feed_further():
             pass
         if self.doubts:
-            self._generated.search(lambda: bool(self.doubts), self._movement)
+            self._generated.search(self._proves_too_little, self._movement)
 
     def _refine(self, answered: AnsweredSet, *, is_thorough: bool = False) -> None:
         try:
