@@ -173,6 +173,31 @@ def test_columns_of_several_types_are_inputs_of_their_own(float64: bool, tmp_pat
     np.testing.assert_allclose(own.run(asked)["probabilities"], model.predict_proba(table), atol=1e-6)
 
 
+CHOICES: dict[str, tuple[Any, Any]] = {
+    "names": (["bmi", "age"], ["bp", "s5"]),
+    "a slice of names": (slice("age", "bmi"), slice("bp", "s2")),
+    "a mask": ([True] + 9 * [False], 4 * [False] + 6 * [True]),
+    "positions": ([3], [-1, 0]),
+}
+
+
+@pytest.mark.parametrize("chosen", CHOICES)
+def test_columns_of_numbers_that_are_chosen_by_name_are_found_in_one_tensor(
+    chosen: str, tmp_path: Path
+) -> None:
+    found = datasets.load_diabetes(as_frame=True, scaled=False)
+    first, second = CHOICES[chosen]
+    scaled = make_pipeline(SimpleImputer(), StandardScaler())
+    columns = ColumnTransformer(
+        [("scaled", scaled, first), ("filled", SimpleImputer(), second)], remainder="passthrough"
+    )
+    model = Pipeline([("columns", columns), ("trees", ensemble.RandomForestRegressor(5, random_state=0))])
+    model.fit(found.data, found.target)
+    feeds = {"X": found.data.to_numpy(np.float64)}
+    given = answers(exported(model, float64=True), tmp_path, feeds)
+    np.testing.assert_allclose(given["variable"][:, 0], model.predict(found.data), rtol=1e-5)
+
+
 def test_texts_are_drawn_from_the_categories() -> None:
     table, target = people()
     domains = exported(pipeline().fit(table, target)).domains

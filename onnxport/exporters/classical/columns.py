@@ -113,7 +113,7 @@ def steps_by_column(model: Any, names: Sequence[str]) -> dict[str, tuple[Any, in
     for _, step, chosen in first.transformers_:
         if isinstance(step, str):
             continue
-        for place, column in enumerate(_positions(chosen, known)):
+        for place, column in enumerate(positions(chosen, known)):
             name = known[column] if known[column] in names else f"x{column}"
             found.setdefault(name, (step, place))
     return found
@@ -125,24 +125,31 @@ def _transformer_columns(transformer: Any, known: Sequence[str]) -> Iterator[tup
     for _, step, chosen in transformer.transformers_:
         if isinstance(step, str) and step == "drop":
             continue
-        places = list(_positions(chosen, known))
+        places = list(positions(chosen, known))
         dtypes = [""] * len(places) if isinstance(step, str) else _dtypes_in(first_step(step), len(places))
         for place, dtype in zip(places, dtypes, strict=True):
             found[known[place]] = found.get(known[place]) or dtype
     yield from found.items()
 
 
-def _positions(chosen: Any, known: Sequence[str]) -> Iterator[int]:
+def positions(chosen: Any, known: Sequence[str]) -> Iterator[int]:
     """Return the positions of columns chosen by name, number, mask or slice."""
     if isinstance(chosen, (str, int)):
         chosen = [chosen]
     if isinstance(chosen, slice):
-        chosen = list(range(len(known)))[chosen]
+        chosen = list(range(len(known)))[_by_position(chosen, known)]
     chosen = list(chosen)
     if chosen and len(chosen) == len(known) and all(str(each) in ("True", "False") for each in chosen):
         chosen = [place for place, wanted in enumerate(chosen) if wanted]
     for each in chosen:
         yield known.index(each) if isinstance(each, str) else int(each) % len(known)
+
+
+def _by_position(chosen: slice, known: Sequence[str]) -> slice:
+    """Return a slice of columns by number; one of names includes its last."""
+    begin = known.index(chosen.start) if isinstance(chosen.start, str) else chosen.start
+    end = known.index(chosen.stop) + 1 if isinstance(chosen.stop, str) else chosen.stop
+    return slice(begin, end, chosen.step)
 
 
 def _dtypes_in(step: Any, count: int) -> list[str]:

@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clas
 from onnxport.core.errors import CannotConvertError
 from onnxport.exporters.classical.boosters import is_booster
 from onnxport.exporters.classical.boosters.pipelines import register
+from onnxport.exporters.classical.columns import positions
 from onnxport.exporters.classical.float64_types import repair_types
 from onnxport.exporters.classical.tabular import Columns
 
@@ -40,7 +41,7 @@ _TYPES = {
 
 def convert(model: Any, columns: Columns, opset: int | None, source: str) -> onnx.ModelProto:
     """Convert the estimator to ONNX, with probabilities as a tensor; CannotConvertError for what skl2onnx refuses."""
-    model = _prepare(model, source)
+    model = _prepare(model, source, is_one_tensor=len(columns.specs) == 1)
     for part in fitted_parts(model):
         register(part)
     types = [(spec.name, _type_of(spec.dtype, spec.shape[1])) for spec in columns.specs]
@@ -109,12 +110,21 @@ def final_estimator(model: Any) -> Any:
     return final_estimator(model.steps[-1][1]) if hasattr(model, "steps") else model
 
 
-def _prepare(model: Any, source: str) -> Any:
-    """Return a copy whose text imputers take MISSING for missing; refuse categories that skl2onnx takes for numbers."""
-    if not any(_imputes_texts(each) or hasattr(each, "_predictors") for each in fitted_parts(model)):
+def _prepare(model: Any, source: str, *, is_one_tensor: bool) -> Any:
+    """Return a copy whose text imputers take MISSING for missing; refuse categories that skl2onnx takes for numbers.
+
+    Args:
+        is_one_tensor: whether all columns are one input, in which skl2onnx finds columns by their positions alone.
+    """
+    if not any(_is_changed(each, is_one_tensor) for each in fitted_parts(model)):
         return model
     twin = copy.deepcopy(model)
     for each in fitted_parts(twin):
+        if is_one_tensor and _names_columns(each):
+            known = [str(name) for name in each.feature_names_in_]
+            each.transformers_ = [
+                (name, step, list(positions(chosen, known))) for name, step, chosen in each.transformers_
+            ]
         if _imputes_texts(each):
             each.missing_values = MISSING
         for tree in (tree for trees in getattr(each, "_predictors", ()) for tree in trees):
@@ -125,6 +135,15 @@ def _prepare(model: Any, source: str) -> Any:
                     fix="encode them before it, with OneHotEncoder, and train again",
                 )
     return twin
+
+
+def _is_changed(step: Any, is_one_tensor: bool) -> bool:
+    return _imputes_texts(step) or hasattr(step, "_predictors") or (is_one_tensor and _names_columns(step))
+
+
+def _names_columns(step: Any) -> bool:
+    """Return whether a step chooses columns of a DataFrame."""
+    return hasattr(step, "transformers_") and hasattr(step, "feature_names_in_")
 
 
 def _imputes_texts(step: Any) -> bool:
