@@ -101,8 +101,12 @@ def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST
 
 
 def _optimize(model: Model, path: Path) -> None:
-    """Have ONNX Runtime write the simplified graph of `model` to `path`."""
+    """Have ONNX Runtime write the simplified graph of `model` to `path`.
+
+    It would leave external weights where the source has them, at a place relative to another folder.
+    """
     assert model.path is not None
+    has_data_file = model.weight_bytes > _LARGE or bool(model.external_files)
     try:
         write_optimized(
             model,
@@ -111,7 +115,7 @@ def _optimize(model: Model, path: Path) -> None:
             level="basic",
             threads=1,
             prepacking=False,
-            optimized_weights=path.name + ".data" if model.weight_bytes > _LARGE else "",
+            optimized_weights=path.name + ".data" if has_data_file else "",
         )
     except REFUSALS as error:
         said = " ".join(str(error).split())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from onnxport.core.errors import CannotConvertError, InputError
@@ -60,6 +61,30 @@ _GRAPHS = {
         "Conv Tanh Conv Sub",
     ),
 }
+
+
+def test_weights_beside_the_model_are_found_in_another_folder(tmp_path: Path) -> None:
+    """As torch.onnx writes every model; ONNX Runtime leaves them where they are, by a relative name."""
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        network (float[2,4,10,10] x) => (float[n,c,h,w] y) { c = Conv (x, w, bias) y = Relu (c) }"""
+    )
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(_WEIGHTS[n], n) for n in ("w", "bias"))
+    source = tmp_path / "source" / "model.onnx"
+    source.parent.mkdir()
+    onnx.save(proto, source, save_as_external_data=True, location="model.onnx.data", size_threshold=0)
+    (tmp_path / "other").mkdir()
+    graph = simplify_for_quantization(Model.load(source), tmp_path / "other")
+    found = {name: value.const_value for name, value in graph.model.graph.initializers.items()}
+    for name in ("w", "bias"):
+        tensor = found[name]
+        assert tensor is not None
+        np.testing.assert_array_equal(tensor.numpy(), _WEIGHTS[name])
+    x = _RNG.normal(size=(2, 4, 10, 10)).astype(np.float32)
+    given, kept = (
+        onnxruntime.InferenceSession(str(path)).run(None, {"x": x}) for path in (source, graph.path)
+    )
+    np.testing.assert_array_equal(given[0], kept[0])
 
 
 @pytest.mark.parametrize("name", _GRAPHS)
