@@ -26,6 +26,7 @@ class AnsweredSet:
         is_estimated: whether `noise` is the least that probes would find (Reference.refine).
         is_partial: whether `noise` is that of few probes, because the sizes were known.
         is_evidence: whether it counts as evidence: other inputs than before, and no companion.
+        is_between: whether it lies between two others, where a saturated output is not (saturated_outputs.py).
         is_wide: whether generated numbers that are compared with thresholds are no float32 numbers.
     """
 
@@ -41,7 +42,13 @@ class AnsweredSet:
     is_estimated: bool = False
     is_partial: bool = False
     is_evidence: bool = False
+    is_between: bool = False
     is_wide: bool = False
+
+    @property
+    def is_usual(self) -> bool:
+        """Return whether these are inputs that a user may have: they measure quality."""
+        return not (self.adversarial or self.nan or self.is_between)
 
     def input_set(self, steps: int) -> InputSet:
         """Return the set as the report shows it."""

@@ -96,7 +96,7 @@ def evaluate(
             compared.append(answered.label)
             if fidelity is not None:
                 fidelity.add(answered, feeds, answers, given)
-            if answered.adversarial:
+            if answered.adversarial or answered.is_between:
                 return  # quality is about inputs that a user has
             if quality is not None:
                 quality.add(answered, answers, given)

@@ -101,6 +101,8 @@ class Evidence:
         self.filled += 1
         answered = _with_tolerance(name, answer, noise, tolerance)
         self.noise_share = min(self.noise_share, answered.share)
+        # At a low precision the tolerance hides what lies between; there the nodes are proven.
+        self.saturates &= answered.least == _MOVE
         if self.saturates and not self.between and _between(answered).any():
             middle = self.middle.setdefault(answer.shape, answered)
             self.between = _moves(_middle(middle), _middle(answered))

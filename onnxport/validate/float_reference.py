@@ -130,6 +130,8 @@ class FloatReference(Closing):
         for number, fed in enumerate(self._made.sets):
             feeds, answers = self._made.answers(fed)
             own = self._own_answers(source, number, feeds)
+            if fed.is_between:
+                continue
             if fed.adversarial:
                 lowest = min(lowest, *((sqnr(own[name], answers[name]), name, fed.label) for name in answers))
                 continue

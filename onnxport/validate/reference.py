@@ -245,23 +245,23 @@ class Reference:
             names := [each for each in self._proof.saturated if each not in self._halved]
         ):
             self._halved.update(names)
+            first = len(self.sets)
             with suppress(RunError, MemoryFullError):
                 feed_between(names, self.sets, self._model.run, self._answer, lambda: self._proof.saturated)
+            for answered in self.sets[first:]:
+                answered.is_between = True
         return bool(self.doubts)
 
     def _feed_neighbours(self) -> None:
         """Feed neighbours of the user's samples while these prove nothing of some output."""
         given = list(self.sets)
-        fed = 0
         for number in range(_NEIGHBOURS):
             if not self._proves_too_little():
                 break
             sample = given[number % len(given)]
-            before = len(self.sets)
             with suppress(RunError, MemoryFullError):
                 self._answer(partial(self._neighbour, sample, number), None)
-            fed += len(self.sets) - before
-        if fed:
+        if fed := sum(not each.is_between for each in self.sets[len(given) :]):
             self.notes += (f"{fed} neighbours of the samples were fed: the samples alone show too little",)
 
     def tap(self, feeds: Feeds, names: Sequence[str]) -> Answers:

@@ -18,7 +18,7 @@ from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.comparison import Alternative
 from onnxport.validate.evidence import Proof
 from onnxport.validate.folded_constants import fold_constants
-from onnxport.validate.graph_analysis import constant_outputs, squashed_outputs
+from onnxport.validate.graph_analysis import constant_outputs
 from onnxport.validate.noise_runs import Answers, Run, perturb_inputs
 from onnxport.validate.reference import Reference
 from onnxport.validate.report import Precision
@@ -76,11 +76,7 @@ class RoundedReference(Closing):
         )
         self._run = runs[0]
         self._run_moved = perturb_inputs(runs[1], 1, precision)
-        self._proof = Proof(
-            (spec.name for spec in reference.outputs),
-            constant_outputs(reference.graph),
-            squashed_outputs(reference.graph),
-        )
+        self._proof = Proof((spec.name for spec in reference.outputs), constant_outputs(reference.graph))
 
     @property
     def doubts(self) -> dict[str, str]:

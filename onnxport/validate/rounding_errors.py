@@ -125,7 +125,7 @@ def _audit(
 ) -> tuple[int, Unexplained | None] | None:
     """Return how many values both sides show, and the worst unexplained error; None where nodes cannot be checked."""
     steps, graph = STEPS.get(precision), reference.graph
-    sets = [each for each in reference.sets if not (each.adversarial or each.nan)]
+    sets = [each for each in reference.sets if each.is_usual]
     if precision in _OF_SAMPLES:
         sets = [each for each in sets if each.source == "samples"]
     if steps is None or graph is None or not sets or reference.steps > 1:

@@ -349,7 +349,7 @@ def measure_saturation(reference: Reference, candidate: Artifact) -> Saturation 
     names = {spec.name: spec.dtype for spec in reference.outputs}
     if {spec.name for spec in model.outputs} != names.keys():
         return None
-    ordinary = [each for each in reference.sets if not (each.adversarial or each.nan)]
+    ordinary = [each for each in reference.sets if each.is_usual]
     taken = {spec.name for spec in model.inputs}
     sets = [
         ({name: array for name, array in feeds.items() if name in taken}, answers)

@@ -48,6 +48,21 @@ def test_the_users_samples_are_joined_by_one_between_two_of_them(tmp_path: Path)
     assert verdict(right, wrong, inputs=tmp_path / "in").verdict == "not equivalent"
 
 
+def test_what_lies_between_is_no_input_that_a_user_has(tmp_path: Path) -> None:
+    """Weights of float16 turn no decision, and the loss is that of inputs that are decided."""
+    right = network(tmp_path / "right.onnx")
+    model = onnx.load(right.path)
+    for tensor in model.graph.initializer:
+        narrow = onnx.numpy_helper.to_array(tensor).astype(np.float16)
+        model.graph.node.insert(0, onnx.helper.make_node("Cast", [f"{tensor.name}16"], [tensor.name], to=1))
+        tensor.CopyFrom(onnx.numpy_helper.from_array(narrow, f"{tensor.name}16"))
+    report = verdict(right, save(model, tmp_path / "narrow.onnx"))
+    assert report.verdict == "proven"
+    assert any(each.label.startswith("between set ") for each in report.fed)
+    (loss,) = (each for each in report.judgements if each.question == "quality")
+    assert loss.outputs[0].max_abs == 0, "each of them is decided"
+
+
 def test_an_output_that_jumps_from_one_end_to_the_other_is_inconclusive(tmp_path: Path) -> None:
     steep = network(tmp_path / "steep.onnx", steep=1e12)
     report = verdict(steep, steep)

@@ -91,7 +91,7 @@ def input_sets(
     with reuse_children(), start_reference(reference, params) as runtime, reading(reference):
         graph, reference = _load(reference)
         with open_judge(reference, params, runtime, graph, candidate, tell=clock.tell) as judge:
-            sets = [each for each in judge.reference.sets if not (each.adversarial or each.nan)]
+            sets = [each for each in judge.reference.sets if each.is_usual]
             return [each.load().feeds for each in sets[:_SETS]]
 
 

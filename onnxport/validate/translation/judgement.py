@@ -57,7 +57,7 @@ def judge_translation(
     if why:
         return None, _note(why)
     assert reference.graph is not None
-    sets = [each for each in reference.sets if not (each.adversarial or each.nan)]
+    sets = [each for each in reference.sets if each.is_usual]
     if not sets:
         return None, _note("there are no plain inputs to feed")
     try:
