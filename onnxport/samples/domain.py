@@ -29,7 +29,7 @@ from onnxport.samples.ml_operators import (
     tree_columns,
 )
 from onnxport.samples.value_ranges import HIDDEN, Bounds, bounds, is_added_to_scores, is_mask, is_positive
-from onnxport.samples.value_uses import constant, made_by, uses
+from onnxport.samples.value_uses import CARRIERS, constant, made_by, uses
 
 Kind = Literal[
     "real",
@@ -73,10 +73,10 @@ class Domain:
     """The values that one input may have.
 
     Attributes:
-        kind: "real" floats, "integer" in [low, high], "boolean", "mask" of two values (0 and 1 unless given), "length"
-            in 1..size of the sequence, "choice" among `values`, "position" 0, 1, 2, ... up to `high`, "one-hot" along
-            the last axis, "state" of a recurrent network in -1..1, "table" whose values are compared, unrounded,
-            "setting" that was chosen for an operator's axes, sizes and the like.
+        kind: "real" floats, "integer" in [low, high] (of floats, too, that are cast to an index), "boolean", "mask" of
+            two values (0 and 1 unless given), "length" in 1..size of the sequence, "choice" among `values`, "position"
+            0, 1, 2, ... up to `high`, "one-hot" along the last axis, "state" of a recurrent network in -1..1, "table"
+            whose values are compared, unrounded, "setting" that was chosen for an operator's axes, sizes and the like.
         low, high: inclusive bounds.
         values: the choices; of a mask, the value that hides and the one that keeps.
         positive: whether floats go into a logarithm, a root, a power or a denominator.
@@ -107,6 +107,11 @@ class Domain:
     axis: int = 0
     limits: tuple[int, ...] = ()
     setting: Array | None = field(default=None, compare=False)
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether each number stands for itself: rounded, it would be another index, or take another branch."""
+        return self.kind == "integer" or (self.kind == "table" and not self.is_smooth)
 
 
 # Operators that pass a table on to trees, or look up its categories, without computing with its numbers.
@@ -150,9 +155,9 @@ def _domain(spec: TensorSpec, value: ir.Value) -> Domain:
     if spec.dtype == "string":
         codes = next((found for node, _ in readers if (found := known_texts(node))), ())
         return Domain("table", columns=(Column(codes=codes),)) if codes else named
-    rows = [size for node, index in readers if (size := _rows(node, index)) is not None]
-    if rows and spec.dtype != "bool":
-        return Domain("position" if named.kind == "position" else "integer", 0, max(min(rows) - 1, 0))
+    rows = _least_rows(readers)
+    if rows is not None and spec.dtype != "bool":
+        return Domain("position" if named.kind == "position" else "integer", 0, max(rows - 1, 0))
     if spec.dtype == "bool" and not _MASK_NAME.search(spec.name) and not is_mask(value):
         return Domain("boolean")
     if named.kind != "integer":
@@ -177,6 +182,8 @@ def _float_domain(named: Domain, value: ir.Value) -> Domain:
     readers = list(uses(value))
     if is_mask(value):
         return Domain("mask")
+    if _becomes_whole(value) and (rows := _least_rows(readers)) is not None:
+        return Domain("integer", 0, max(rows - 1, 0))
     if (table := _table_domain(readers, value)) is not None:
         return table
     center, spread = next(
@@ -186,6 +193,22 @@ def _float_domain(named: Domain, value: ir.Value) -> Domain:
         fitted = (fitted_rows(*use, width) for use in readers)
         center, spread = next((each for each in fitted if each[0]), ((), ()))
     return replace(named, positive=is_positive(value), bounds=bounds(value), center=center, spread=spread)
+
+
+def _becomes_whole(value: ir.Value) -> bool:
+    """Return whether floats are cast to integers before anything else reads them, as Keras feeds its Embedding."""
+    readers = [node for node, _ in value.uses()]
+    return bool(readers) and all(
+        ir.DataType(node.attributes["to"].as_int()).is_integer()
+        if node.op_type == "Cast"
+        else node.op_type in CARRIERS and all(map(_becomes_whole, node.outputs))
+        for node in readers
+    )
+
+
+def _least_rows(readers: Sequence[tuple[ir.Node, int]]) -> int | None:
+    """Return the rows of the smallest table that a value is an index of; None where it is no index."""
+    return min((size for node, index in readers if (size := _rows(node, index)) is not None), default=None)
 
 
 def _table_domain(readers: Sequence[tuple[ir.Node, int]], value: ir.Value) -> Domain | None:

@@ -45,6 +45,9 @@ def _move(array: Array, domain: Domain | None, name: str, seed: int, number: int
     random = np.random.Generator(np.random.PCG64([seed, number, zlib.crc32(name.encode())]))
     if array.dtype.name.startswith(("float8", "bfloat16")):
         return np.asarray(_move(array.astype(np.float32), domain, name, seed, number), array.dtype)
+    if array.dtype.kind == "f" and kind == "integer":
+        whole = np.rint(_replace_special(random, array)).astype(np.int64)
+        return np.asarray(_integers(random, whole, domain), array.dtype)
     if array.dtype.kind == "f":
         array = _replace_special(random, array)
         moved = _FLOAT_MOVES[number % len(_FLOAT_MOVES)](random, array)

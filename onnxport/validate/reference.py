@@ -110,9 +110,7 @@ class Reference:
         self.roll_out, self.steps, self._states = rollout.roll_out, rollout.steps, rollout.states
         self._domains = rollout.domains
         # Inputs that probes leave as they are.
-        self._exact = {
-            name for name, domain in known.items() if domain.kind == "table" and not domain.is_smooth
-        }
+        self._exact = {name for name, domain in known.items() if domain.is_exact}
         self._input_domains = InputDomains(self.graph, self._domains)
         self._model = self.roll_out(model)
         self._footprint = Footprint(self.graph, self.inputs, self.steps)
