@@ -45,9 +45,9 @@ class Evidence:
     """The evidence about one output after some sets of inputs.
 
     Attributes:
-        saturates: whether the output is that of a Softmax or the like, of which an element must be seen to move between
+        saturates: whether the output is that of a Softmax or the like, of which elements must be seen to differ between
             its ends: a candidate that gives the nearest end, 0 or 1, would pass otherwise.
-        between: whether one was. An input of zeros alone gives 0.5 or 0.25, whatever the weights are.
+        between: whether they were, in one answer or two. An input of zeros gives 0.25 throughout, whatever the weights.
         middle: the first answer with elements between the ends, by shape.
         noise_share: the smallest noise relative to the scale in any set.
         moves: whether an element differs between two sets by more than _MOVE or _MOVE_LOW times both tolerances.
@@ -104,8 +104,9 @@ class Evidence:
         # At a low precision the tolerance hides what lies between; there the nodes are proven.
         self.saturates &= answered.least == _MOVE
         if self.saturates and not self.between and _between(answered).any():
-            middle = self.middle.setdefault(answer.shape, answered)
-            self.between = _moves(_middle(middle), _middle(answered))
+            first, own = self.middle.setdefault(answer.shape, answered), _middle(answered)
+            differ = _spread(own.answer) > _MOVE * 2 * answered.largest
+            self.between = differ or _moves(_middle(first), own)
         before = self.quietest.get(answer.shape)
         if before is None:
             self.varied |= _spread(answer) > _MOVE * 2 * answered.largest

@@ -21,8 +21,8 @@ from onnxport.validate.noise_runs import Answers
 
 # Far enough from 0 and 1 that rounding does not show, and steps that halve a line to the last bit of float32.
 _DISTANCE, _STEPS = 0.05, 24
-# Pairs of sets that are tried for an output.
-_PAIRS = 4
+# Pairs of sets that are tried for an output, and sets that are fed: of one, a decision within rounding may excuse all.
+_PAIRS, _LEAST = 4, 2
 
 
 def feed_between(
@@ -42,9 +42,9 @@ def feed_between(
         saturated: returns the outputs that still are.
     """
     for name in names:
-        for feeds, label in _feeds_between(name, tuple(sets), run):
+        for number, (feeds, label) in enumerate(_feeds_between(name, tuple(sets), run), 1):
             feed(partial(Sample, label, feeds, "generated"), None)
-            if name not in saturated():
+            if number >= _LEAST and name not in saturated():
                 break
 
 
