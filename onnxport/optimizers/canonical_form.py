@@ -204,7 +204,9 @@ def _fold(model: Model) -> None:
 
 
 def _take_out_dynamic_quantization(model: Model) -> None:
-    if take_out_dynamic_quantization(model):
+    has_inner_graphs = next(model.graph.subgraphs(), None) is not None
+    # The shapes of what a loop's body makes may take a second round.
+    if take_out_dynamic_quantization(model) or has_inner_graphs:
         _infer_and_fold(model)
 
 
