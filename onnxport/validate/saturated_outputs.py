@@ -14,7 +14,7 @@ from itertools import combinations, islice
 import numpy as np
 
 from onnxport.core.arrays import Array, Feeds
-from onnxport.samples.readers import Sample
+from onnxport.samples.sample import Sample
 from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.evidence import between_ends
 from onnxport.validate.noise_runs import Answers
