@@ -11,12 +11,14 @@ from pathlib import Path
 
 from benchmarks.commands import run_command
 
-# What `onnxport quantize --int8` imports before it looks at the model: a process that does nothing else is the zero of
-# our clock, as the end of its imports is a peer's.
+# What `onnxport quantize --int8` imports before it looks at the model, with its settings: a process that does nothing
+# else is the zero of our clock, as the end of its imports is a peer's.
 _IMPORTS = """
 import sys
 sys.argv = ["onnxport", "quantize", "--help"]
-import onnxport.cli, onnxport.cli.quantize
+import onnxport.cli
+onnxport.cli.make_settings()
+import onnxport.cli.quantize
 import onnx, onnx_ir, onnxruntime, numpy
 import onnxport.pipelines.runner.steps, onnxport.pipelines.runner.jobs
 import onnxport.quantize.int8, onnxport.optimizers.canonical_form

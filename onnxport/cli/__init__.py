@@ -23,6 +23,14 @@ _SETTINGS = {
 }
 
 
+def make_settings() -> None:
+    """Make a process's settings, for all that it imports later; what the user has set stays."""
+    # Collections walk all modules and graphs that a command holds to its end: by default a tenth of a short run.
+    gc.set_threshold(*_COLLECTIONS)
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+
+
 def _open_closed_streams() -> None:
     """Replace closed standard streams (`>&-`) with os.devnull, so no file opened later takes their place."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
@@ -46,10 +54,7 @@ def _run_command() -> int:
 def main() -> NoReturn:
     """The `onnxport` command."""
     _open_closed_streams()
-    # Collections walk all modules and graphs that a command holds to its end: by default a tenth of a short run.
-    gc.set_threshold(*_COLLECTIONS)
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
+    make_settings()
     # Import behind the handlers: a Ctrl-C during the imports shows no traceback.
     try:
         signals.install()
