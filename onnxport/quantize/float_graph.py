@@ -23,7 +23,6 @@ from onnxport.optimizers.float16.float32_form import is_narrow, widen
 from onnxport.optimizers.opset import lift
 from onnxport.quantize.canonical_operators import canonicalize_operators
 from onnxport.quantize.channel_fusion import fold_into_products
-from onnxport.quantize.subnormals import flush_subnormals
 from onnxport.runtimes.ort.offline_optimizer import write_optimized
 
 # DequantizeLinear has an axis since 13, int16 since 21.
@@ -93,8 +92,7 @@ def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST
     _restore_signature(graph_model, model)
     shape_inference.infer(graph_model)
     _name_nodes(graph_model.graph)
-    changed = flush_subnormals(graph_model.graph)
-    changed |= canonicalize_operators(graph_model.graph, graph_model.opset)
+    changed = canonicalize_operators(graph_model.graph, graph_model.opset)
     if fold_into_products(graph_model.graph) or changed or was_open:
         graph_model.save(path)
     return FloatGraph(graph_model, path, tuple(notes))
