@@ -45,18 +45,18 @@ def advise_cut(
         return refusal
     command = " ".join(("onnxport extract", quote(model.path), *_options(model, cut)))
     fix = f"the part without these nodes converts: {command} -o part.onnx"
-    if tried := _tried(refusal):
+    if tried := _find_tried_advice(refusal):
         fix = f"{tried}; {fix}"
     return _refuse_again(refusal, fix)
 
 
 def advise_samples(refusal: CannotConvertError, suspicion: str) -> CannotConvertError:
     """Return the error of a quantized model with what looks wrong with its samples as the first advice."""
-    tried = _tried(refusal)
+    tried = _find_tried_advice(refusal)
     return _refuse_again(refusal, f"{suspicion}; {tried}" if tried else suspicion)
 
 
-def _tried(refusal: CannotConvertError) -> str:
+def _find_tried_advice(refusal: CannotConvertError) -> str:
     """Return the refusal's own advice, unless nothing has tried it."""
     return "" if refusal.fix.startswith(_UNTRIED) else refusal.fix
 

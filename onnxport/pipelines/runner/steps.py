@@ -195,7 +195,7 @@ class _Chain:
 
     @property
     def _leaves_trial_to_proof(self) -> bool:
-        """Whether the proof runs the product as a trial would, which the worker then leaves out."""
+        """Return whether the proof runs the product as a trial would, which the worker then leaves out."""
         if (
             self.tries
             or self.judge is None
