@@ -124,7 +124,7 @@ def _draw(
     if domain.kind == "length":
         most = _most_steps(domain, longest)
         return random.integers(max(1, most // 2), most + 1, shape).astype(dtype)
-    if _image_axes(shape) is not None and dtype == "uint8":
+    if image_axes(shape) is not None and dtype == "uint8":
         return _image(random, shape).astype(dtype)
     return _integers(random, shape, domain, index).astype(dtype)
 
@@ -148,7 +148,7 @@ def _real(
     if kind == "uniform":
         drawn = random.uniform(0.0, 1.0, shape)
         return drawn if domain.bounds is None else _between(domain.bounds, drawn)
-    if _image_axes(shape) is not None:
+    if image_axes(shape) is not None:
         image = _image(random, shape)
         if domain.bounds is not None:
             return _between(domain.bounds, image / 255.0)
@@ -264,7 +264,7 @@ def _mask(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Ar
     return np.arange(size) < kept
 
 
-def _image_axes(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+def image_axes(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
     """Return the channel, height and width axes of NCHW or NHWC with 1, 3 or 4 channels; None for other shapes."""
     if len(shape) != 4:
         return None
@@ -275,7 +275,7 @@ def _image_axes(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
 
 def _image(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Whole numbers in 0..255: soft structure in several sizes, brightness shared by the channels, and edges."""
-    axes = _image_axes(shape)
+    axes = image_axes(shape)
     assert axes is not None
     channels, height, width = (shape[axis] for axis in axes)
     images = np.stack([_picture(random, channels, height, width) for _ in range(shape[0])])

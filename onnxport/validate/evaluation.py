@@ -132,6 +132,7 @@ def evaluate(
             undecided: Verdict = "unproven" if params.accept_inconclusive else "inconclusive"
             return (chosen[0].failed(_NOTHING_COMPARED, undecided),), notes
         *others, last = (each.judgement() for each in chosen)
+        notes += () if fidelity is None else fidelity.notes
         notes += () if quality is None else tuple(quality.notes)
         last = last.model_copy(update={"metrics": averages.figures})
         return (*others, apply_budgets(last, budgets)), notes

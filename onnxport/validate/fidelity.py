@@ -11,6 +11,7 @@ from onnxport.core.arrays import Feeds
 from onnxport.validate.accumulator import Tally
 from onnxport.validate.answered_set import AnsweredSet
 from onnxport.validate.comparison import Alternative, Comparison, compare
+from onnxport.validate.float16_overflow import Overflows
 from onnxport.validate.noise_runs import Answers
 from onnxport.validate.params import ValidateParams
 from onnxport.validate.reference import Reference
@@ -65,6 +66,7 @@ class Fidelity:
         self._reference, self._expected, self._accept = reference, expected, params.accept_inconclusive
         # Outputs that differ from the reference beyond float32 noise somewhere.
         self._rounded: set[str] = set()
+        self._overflows = Overflows()
         self._tallies = {
             spec.name: Tally(spec.name, spec.dtype, reference.nodes.get(spec.name))
             for spec in reference.outputs
@@ -85,6 +87,8 @@ class Fidelity:
                 compared = self._compare(expected, given, noise, tolerance)
         if any(found.mismatches or found.inconclusive for found in compared.values()):
             compared = self._compare_undecided(answered, compared, expected, given, noise, tolerance)
+        if tolerance.precision == "float16" and self._expected is not self._reference:
+            self._overflows.add(answered, feeds, answers, expected)
         for name, tally in self._tallies.items():
             tally.add(
                 answered.label,
@@ -149,6 +153,11 @@ class Fidelity:
         own = self._reference.doubts
         found = self._expected.doubts
         return {name: doubt for name, doubt in found.items() if name in own or name in self._rounded}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The report's notes on what was compared."""
+        return self._overflows.notes
 
     def failed(self, why: str, verdict: Verdict = "not equivalent") -> Judgement:
         """Return the judgement where no answers could be compared."""
