@@ -48,20 +48,25 @@ class Plugin:
 
 def installed(kind: Kind) -> tuple[Plugin, ...]:
     """Return the plugins of a kind, sorted by name."""
-    return _installed(kind, tuple(sys.path))
+    return _installed(tuple(sys.path))[kind]
 
 
 @functools.cache
-def _installed(kind: Kind, places: tuple[str, ...]) -> tuple[Plugin, ...]:
-    """Search the entry points; cached until sys.path changes."""
+def _installed(places: tuple[str, ...]) -> dict[Kind, tuple[Plugin, ...]]:
+    """Search the entry points of all distributions once, which takes as long for one group; cached by sys.path."""
     from importlib.metadata import entry_points
 
-    found = (
-        Plugin(kind, point.name, point.value, point.dist.name, point.dist.version)
-        for point in entry_points(group=GROUPS[kind])
-        if point.dist is not None
-    )
-    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.distribution)))
+    points = entry_points()
+
+    def found(kind: Kind) -> tuple[Plugin, ...]:
+        plugins = (
+            Plugin(kind, point.name, point.value, point.dist.name, point.dist.version)
+            for point in points.select(group=GROUPS[kind])
+            if point.dist is not None
+        )
+        return tuple(sorted(plugins, key=lambda plugin: (plugin.name, plugin.distribution)))
+
+    return {kind: found(kind) for kind in GROUPS}
 
 
 def claimants(plugin: Plugin, reserved: Collection[str]) -> tuple[str, ...]:
