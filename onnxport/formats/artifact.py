@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
 from onnxport.core.errors import InputError, MachineError, OnnxportError, UsageError, printable
+from onnxport.core.file_digests import sha256
 from onnxport.core.folder_swap import exchange
 from onnxport.core.missing_paths import unreadable_path
 from onnxport.core.shell_words import quote
@@ -154,13 +155,13 @@ class Artifact:
         """Return the SHA-256 over every file's relative name and content, sorted by name.
 
         The name of the main file, or of the folder, does not count: a renamed copy has the same digest. `content`
-        returns the SHA-256 of a file; by default the file is read.
+        returns the SHA-256 of a file; by default the file is read, once while it is unchanged.
         """
         tree = hashlib.sha256()
         root = self.path if self.is_folder else self.path.parent
         for file in self.files if self.is_folder else (self.path, *sorted(self.companions)):
             name = "" if file == self.path else file.relative_to(root).as_posix()
-            tree.update(name.encode() + b"\0" + (content or _sha256)(file))
+            tree.update(name.encode() + b"\0" + (content or sha256)(file))
         return tree.hexdigest()
 
 
@@ -171,11 +172,6 @@ def stamp_of(files: Iterable[Path]) -> Stamp:
         (found.st_ino, found.st_size, found.st_mtime_ns, 0 if found.st_nlink > 1 else found.st_ctime_ns)
         for found in stats
     )
-
-
-def _sha256(file: Path) -> bytes:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
 
 
 class Referent(Protocol):

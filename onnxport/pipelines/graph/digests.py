@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from onnxport.core import reads
+from onnxport.core import file_digests, reads
 from onnxport.core.missing_paths import unreadable_path
 from onnxport.core.user_modules import find_module, import_from
 from onnxport.exporters.sources import Source
@@ -102,15 +102,20 @@ def recall_digests(known: KnownDigests | None) -> Iterator[None]:
     Args:
         known: None for reading every file.
     """
-    _sha256.cache_clear()
+    _forget()
     token = _known.set(known)
     try:
         yield
     finally:
         _known.reset(token)
-        _sha256.cache_clear()  # what follows the run reads files itself
+        _forget()  # what follows the run reads files itself
         if known is not None:
             known.save()
+
+
+def _forget() -> None:
+    _sha256.cache_clear()
+    file_digests.forget()
 
 
 _known: ContextVar[KnownDigests | None] = ContextVar("known digests", default=None)
@@ -122,8 +127,7 @@ def _sha256(file: Path, *stamp: int) -> bytes:
     if known is not None and (digest := known.get(stamp)) is not None:
         return digest
     begun = time.time_ns()
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").digest()
+    digest = file_digests.sha256(file)
     if known is not None and stamp_of(file) == stamp:
         known.add(stamp, digest, begun)
     return digest
