@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,17 @@ def test_keeps_the_boxes_that_onnx_runtime_keeps(opset: str, per_class: bool, tm
         np.testing.assert_array_equal(best[0, :found], scores[kept])
         assert not chosen[0, found:].any()
         assert [int(each[0]) for each in count] == ([found] if opset == "iOS15" else [])
+
+
+def test_stops_when_it_has_as_many_boxes_as_wanted(tmp_path: Path) -> None:
+    """20,000 boxes apart from each other, of which it keeps ten: one pass over the rest for each kept box."""
+    count, limit = 20_000, 10
+    boxes = np.ones((count, 4), np.float32)
+    boxes[:, 0] = 3 * np.arange(count)
+    scores = np.random.default_rng(3).permutation(count).astype(np.float32)
+    given = {"boxes": boxes.T[None], "scores": scores[None, None], "iou_threshold": np.float32(0.5)}
+    given |= {"max_boxes": limit, "per_class_suppression": False}
+    begun = time.process_time()
+    ((*_, indices),) = evaluated(tmp_path, "non_maximum_suppression", [given], "iOS17")
+    assert indices.ravel().tolist() == np.argsort(-scores)[:limit].tolist()
+    assert time.process_time() - begun < 2

@@ -116,9 +116,8 @@ def non_maximum_suppression(
     for image in range(batch):
         lowest = -np.inf if score_threshold is None else float(score_threshold)
         found = _suppress(
-            boxes[image], scores[image], float(iou_threshold), lowest, bool(per_class_suppression)
+            boxes[image], scores[image], float(iou_threshold), lowest, bool(per_class_suppression), limit
         )
-        found = found[:limit]
         count = counts[image] = len(found)
         best_boxes[image, :count], best_scores[image, :count] = boxes[image, found], scores[image, found]
         indices[image, :count] = found
@@ -127,27 +126,35 @@ def non_maximum_suppression(
     return best_boxes, best_scores, indices, counts
 
 
-def _suppress(boxes: Array, scores: Array, overlap: float, lowest: float, per_class: bool) -> Array:
-    """Return the indices of one image's surviving boxes, best first."""
+def _suppress(
+    boxes: Array, scores: Array, overlap: float, lowest: float, per_class: bool, limit: int
+) -> Array:
+    """Return the indices of one image's first `limit` surviving boxes, best first."""
     best, classes = scores.max(axis=-1), scores.argmax(axis=-1)
     order = np.argsort(-best, kind="stable")
     left = order[best[order] >= lowest]
+    extents = _extents(boxes[left])
     survivors: list[int] = []
-    while len(left):
+    while len(left) and len(survivors) < limit:
         first, left = left[0], left[1:]
+        box, extents = extents[:, :1], extents[:, 1:]
         survivors.append(int(first))
-        suppressed = _overlaps(boxes[first], boxes[left]) > overlap
+        suppressed = _overlaps(box, extents) > overlap
         if per_class:
             suppressed &= classes[left] == classes[first]
-        left = left[~suppressed]
-    return np.array(survivors or order[:1], np.int64)
+        if suppressed.any():
+            left, extents = left[~suppressed], extents[:, ~suppressed]
+    return np.array(survivors or order[: min(limit, 1)], np.int64)
+
+
+def _extents(boxes: Array) -> Array:
+    """Return low x and y, high x and y, and area, a row each, of boxes given as center and size."""
+    x, y, width, height = boxes.T
+    return np.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2, width * height])
 
 
 def _overlaps(box: Array, others: Array) -> Array:
-    """Return the intersection over union of boxes given as center and size; NaN where both are empty."""
-    low, high = box[:2] - box[2:] / 2, box[:2] + box[2:] / 2
-    sides = np.minimum(high, others[:, :2] + others[:, 2:] / 2) - np.maximum(
-        low, others[:, :2] - others[:, 2:] / 2
-    )
-    shared = np.maximum(sides, 0).prod(axis=1)
-    return np.asarray(shared / (box[2:].prod() + others[:, 2:].prod(axis=1) - shared))
+    """Return the intersection over union of a box with others, as extents; NaN where both are empty."""
+    sides = np.minimum(box[2:4], others[2:4]) - np.maximum(box[:2], others[:2])
+    shared = np.maximum(sides, 0).prod(axis=0)
+    return np.asarray(shared / (box[4] + others[4] - shared))
