@@ -18,6 +18,7 @@ from onnxport.converters.lowering import NodeView, known_shape
 from onnxport.converters.tflite import ops
 from onnxport.converters.tflite.builder import TflBuilder
 from onnxport.converters.tflite.custom_operators import UNKNOWN_DOMAIN, is_custom, lower_custom
+from onnxport.converters.tflite.empty_operands import pad_empty_operands
 from onnxport.converters.tflite.kernels import NoKernel
 from onnxport.converters.tflite.layout import Permutation, Shape, channels_last, identity, permute
 from onnxport.converters.tflite.ops.casts import KEEPS_FLOAT64
@@ -98,6 +99,7 @@ def lower_model(model: Model, settings: Settings) -> Lowered:
         CannotConvertError: nodes without an equivalent, all of them listed.
     """
     fuse_group_norms(model)
+    pad_empty_operands(model)
     builder = TflBuilder()
     with builder.context, ir.Location.unknown():
         return _Lowering(model, settings, builder).run()
