@@ -60,6 +60,8 @@ class Dimensions:
         """Return the known dimensions of the result of an operator in TARGETED."""
         target = node.inputs[0 if node.op_type == "ConstantOfShape" else 1]
         partial = None if target is None else _partial(target, self._partials)
+        if partial is None:
+            partial = _unknown(target)
         if partial is None or partial.ndim != 1:  # a target of another rank is the runtime's to refuse
             return None
         elements: list[Dim] = partial.tolist()
@@ -126,6 +128,14 @@ def _partial(value: ir.Value, partials: dict[ir.Value, Partial]) -> Partial | No
     if tensor is None or tensor.size > _MAX_ELEMENTS or tensor.dtype == ir.DataType.STRING:
         return None
     return tensor.numpy().astype(object)
+
+
+def _unknown(value: ir.Value | None) -> Partial | None:
+    """Return the elements of a value of which no more is known than their number: a target's is a rank."""
+    dims = () if value is None or value.shape is None else dims_of(value)
+    if len(dims) != 1 or not isinstance(dims[0], int) or dims[0] > _MAX_ELEMENTS:
+        return None
+    return np.full(dims, None, object)
 
 
 def _shape(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
@@ -213,10 +223,17 @@ def _cast(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
 
 
 def _reduce_prod(node: ir.Node, operands: Sequence[Partial]) -> Partial | None:
-    if len(operands) > 1 or operands[0].ndim != 1 or not _is_integral(operands[0]):
+    if len(operands) > 1 or operands[0].ndim != 1:
         return None
-    total = np.array(prod(operands[0].tolist()), object)
+    total = np.array(_product(operands[0].tolist()), object)
     return total.reshape(1) if node.attributes.get_int("keepdims", 1) else total
+
+
+def _product(elements: Sequence[Dim]) -> Dim:
+    """Return the product of dimensions: a number, a symbol times 1, or None."""
+    symbols = [element for element in elements if not isinstance(element, int)]
+    size = prod(element for element in elements if isinstance(element, int))
+    return (symbols[0] if len(symbols) == size == 1 else None) if symbols else size
 
 
 def _symbolic(function: Callable[..., Any]) -> Callable[[ir.Node, Sequence[Partial]], Partial]:

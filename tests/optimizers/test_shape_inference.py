@@ -58,6 +58,41 @@ def test_open_dimensions_that_follow_from_an_input_have_its_name() -> None:
     assert dims_of(values["either"])[0] not in ("N", "M")  # one of them may be 1
 
 
+# An Einsum as tf2onnx writes it: the leading sizes become one, as a product of what Shape gives; a Gather of places
+# that only a run knows leaves nothing of a target but its length.
+FLATTENED = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N, 4, 3, 5] x, int64[2] places) => (float[a, b, c] y, float[d, e] z) <
+    int64[2] leading = {0, 1}, int64[1] last = {3}, int64[1] rest = {-1}, int64[1] first = {0}
+> {
+    shape = Shape (x)
+    sizes = Gather (shape, leading)
+    batches = ReduceProd <keepdims = 1> (sizes)
+    columns = Gather (shape, last)
+    target = Concat <axis = 0> (batches, rest, columns)
+    flat = Reshape (x, target)
+    y = Relu (flat)
+    chosen = Gather (shape, places)
+    crossed = Reshape (x, chosen)
+    z = Relu (crossed)
+    batch = Gather (shape, first)
+    alone = ReduceProd (batch)
+    pair = Concat <axis = 0> (alone, rest)
+    rows = Reshape (x, pair)
+}"""
+
+
+def test_a_target_known_in_part_or_by_its_length_gives_a_rank() -> None:
+    model = Model(ir.from_proto(onnx.parser.parse_model(FLATTENED)))
+    shape_inference.infer(model)
+    values = {value.name: value for node in model.graph for value in node.outputs}
+    flat, crossed = dims_of(values["flat"]), dims_of(values["crossed"])
+    assert len(flat) == 3
+    assert flat[2] == 5
+    assert not isinstance(flat[0], int)
+    assert len(crossed) == 2
+    assert dims_of(values["rows"])[1] == 60
+
+
 def _stump(op: str, **attributes: object) -> Model:
     """A tree of two leaves, with its classes or targets."""
     node = onnx.helper.make_node(
