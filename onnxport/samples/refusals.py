@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -15,6 +15,9 @@ _NODE = re.compile(r"^(\w+) '([^']*)': ")
 _RANGE = re.compile(
     r"(-?\d+) (?:must be within the inclusive range|is not in valid range) \[(-?\d+), ?(-?\d+)\]"
 )
+
+# Operators that refuse an index, their second input: constant ones say nothing of what they read.
+_INDEXED = frozenset("Gather GatherElements GatherND ScatterElements ScatterND".split())
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,14 @@ def integer_inputs_of(model: Model, refusal: Refusal) -> frozenset[str]:
         value.name
         for node in model.graph
         if node.op_type == refusal.op and (node.name or "") == refusal.node
-        for value in _ancestors(node)
+        for value in _ancestors(node.inputs[1:2] if refusal.op in _INDEXED else node.inputs)
         if id(value) in inputs and value.name and value.dtype is not None and value.dtype.is_integer()
     )
 
 
-def _ancestors(node: ir.Node) -> Iterator[ir.Value]:
-    pending = [value for value in node.inputs if value is not None]
+def _ancestors(values: Sequence[ir.Value | None]) -> Iterator[ir.Value]:
+    """Yield these values and all that they are computed from."""
+    pending = [value for value in values if value is not None]
     seen = {id(value) for value in pending}
     while pending:
         value = pending.pop()

@@ -126,6 +126,14 @@ def test_a_refused_index_narrows_the_input_behind_it() -> None:
     assert not found.narrow("Conv '': something else went wrong")
 
 
+def test_a_refused_constant_index_says_nothing_of_the_values_that_it_picks() -> None:
+    text = """g (int64[N, F] x) => (int64[N, 1] y) <int64[1] place = {2930}> { y = Gather <axis = 1> (x, place) }"""
+    found = InputDomains(parsed(text), domains(parsed(text)))
+    assert not found.narrow(
+        "Gather '': indices element out of data bounds, idx=2930 must be within the inclusive range [-7,6]"
+    )
+
+
 @pytest.mark.parametrize(("op", "low", "high"), [("GreaterOrEqual", 1, 5.5), ("LessOrEqual", 5.5, 10)])
 def test_a_limit_splits_the_table_that_it_is_compared_with(op: str, low: float, high: float) -> None:
     text = f"""g (float limit) => (bool[10] y) <float[10] table = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}}> {{

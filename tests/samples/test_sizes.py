@@ -184,6 +184,16 @@ def test_sizes_that_the_usual_ones_miss_are_solved_for() -> None:
     assert first["x"][1] % 13 == 0
 
 
+def test_constant_indices_tell_the_least_number_of_columns() -> None:
+    """As a recommender reads the fields of its one wide input; what is appended hides the size from the product."""
+    text = """g (int32[N, F] x) => (float[N, 1] y)
+        <int32[2] field = {2000, 2930}, int32[2] other = {0, 5}, float[2, 1] w = {1, 2}, int64[1] one = {1}> {
+        c = Cast <to = 1> (x) a = Gather <axis = 1> (c, field) b = Gather <axis = 1> (c, other)
+        p = MatMul (a, w) q = MatMul (b, w) y = Add (p, q) }"""
+    found = solved(text)
+    assert [next(found.proposals(batch))["x"] for batch in (1, 3)] == [(1, 2931), (3, 2931)]
+
+
 MASK = """g (int64[B, S] ids, int64[B, S] mask) => (float[B, S, 2] y)
     <float[3, 2] table = {1, 2, 3, 4, 5, 6}, int64[1] last = {-1}, int64[3] ones = {1, 1, 1},
      int64[3] minus = {-1, -1, -1}> {

@@ -48,6 +48,7 @@ class Sizes:
         self._same: dict[str, str] = {}
         self.constraints: list[Constraint] = []
         self.suggestions: dict[str, Array] = {}
+        self.least: dict[str, Array] = {}  # symbol -> the smallest size that constant indices allow
         self.origins: dict[str, str] = {}  # symbol -> the node that decided it
         self.changes = 0
 
@@ -79,6 +80,11 @@ class Sizes:
     def suggest(self, symbol: str, to: Array) -> None:
         """Note a size that a symbol may have where nothing decides it."""
         self.suggestions.setdefault(self.root(symbol), to)
+
+    def need(self, symbol: str, least: Array) -> None:
+        """Note a size below which a symbol cannot be."""
+        root = self.root(symbol)
+        self.least[root] = np.maximum(self.least.get(root, 1), least)
 
 
 class Site:

@@ -276,13 +276,15 @@ def _gather(site: Site) -> Iterator[Fact]:
 
 
 def _within(site: Site, extent: Size, indices: Fact) -> None:
-    """Demand that computed indices lie within the axis."""
+    """Demand that indices lie within the axis."""
     bounds = indices.bounds
     if bounds is None:
         return
     low, high = bounds
     if isinstance(extent, np.ndarray):
         site.require((low >= -extent) & (high < extent), f"indices below {_text(extent)}")
+    elif isinstance(extent, str) and low.shape == high.shape == (1,):
+        site.sizes.need(extent, np.maximum(high + 1, -low))
 
 
 def _gather_elements(site: Site) -> Iterator[Fact]:

@@ -70,6 +70,7 @@ class SizeSolver:
         self.origins: dict[str, str] = {}
         self._constants: dict[int, Fact] = {}
         self._assigned: set[str] | None = None  # symbols that follow from no others, once that is known
+        self._least: dict[str, Array] = {}  # smallest sizes of assigned symbols
         self._suggested: dict[str, Array] | None = (
             None  # sizes that fit any unknown target, once they are known
         )
@@ -128,7 +129,7 @@ class SizeSolver:
         assigned: set[str] = set()
         for symbol in order:
             if self._assigned is not None and symbol in self._assigned:
-                sizes.bind(symbol, candidates[symbol])
+                sizes.bind(symbol, np.maximum(candidates[symbol], self._least.get(symbol, 1)))
         for _ in range(_MOST_PASSES):
             changes, sizes.constraints, sizes.suggestions = sizes.changes, [], {}
             infer(self._graph, RULES, self._inputs, sizes, self._constants)
@@ -141,7 +142,9 @@ class SizeSolver:
             suggested = None if self._suggested is None else self._suggested.get(root)
             if suggested is None:
                 assigned.add(free[0])
-            sizes.bind(root, candidates[free[0]] if suggested is None else suggested)
+                self._least[free[0]] = sizes.least.get(root, size(1))
+                suggested = np.maximum(candidates[free[0]], self._least[free[0]])
+            sizes.bind(root, suggested)
             remaining = free[1:]
         if order and self._assigned is None:
             self._assigned = assigned
