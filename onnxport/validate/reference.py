@@ -132,7 +132,7 @@ class Reference:
         self._noise = NoiseMeter(
             self.inputs,
             self.outputs,
-            self.graph if self._owns_graph else None,
+            self.graph if self.owns_graph else None,
             self.precision,
             self.tolerance,
             self._exact,
@@ -168,7 +168,7 @@ class Reference:
     @property
     def unread(self) -> tuple[TensorSpec, ...]:
         """Inputs that no output depends on, by the graph: a candidate may lack them."""
-        if self.graph is None or not self._owns_graph:
+        if self.graph is None or not self.owns_graph:
             return ()
         names = unread_inputs(self.graph)
         return tuple(spec for spec in self.inputs if spec.name in names)
@@ -217,7 +217,7 @@ class Reference:
             if self.doubts:
                 generated.search(self._proves_too_little, self._movement)
             self.notes += tuple(generated.notes)
-        if self.steps == 1 and self.graph is not None and self._owns_graph:
+        if self.steps == 1 and self.graph is not None and self.owns_graph:
             self.notes += tuple(
                 describe_dead_outputs(self.graph, list(self.doubts)[:_FEW], self.tap, self.sets)
             )
@@ -387,7 +387,7 @@ class Reference:
     def _near_ties(self) -> NearTies | None:
         """The decisions behind the outputs; most of those of lower precisions show in their noise."""
         graph = self.graph
-        if graph is None or not self._owns_graph or self.steps > 1 or graph.weight_bytes > MOST_WEIGHTS:
+        if graph is None or not self.owns_graph or self.steps > 1 or graph.weight_bytes > MOST_WEIGHTS:
             return None
         has_integers = self.precision in _STEPPED
         if self.tolerance.rule.mean_factor is not None and not has_integers:
@@ -494,7 +494,7 @@ class Reference:
         )
 
     @property
-    def _owns_graph(self) -> bool:
+    def owns_graph(self) -> bool:
         """Whether the graph is the reference's own; a framework's exported graph is the candidate, whose answers are no
         noise of the reference."""
         return self.artifact.format == "onnx"

@@ -43,7 +43,7 @@ def why_undefined(
         answers: the reference's.
         given: the candidate's; None where it refuses, as Core ML does what it leaves undefined.
     """
-    if reference.graph is None or answered.source != "generated":
+    if reference.graph is None or not reference.owns_graph or answered.source != "generated":
         return ""
     are_finite = given is not None and is_finite(given) and is_finite(answers)
     if reference.precision == "float16" and not are_finite and _overflows(reference, reference.graph, feeds):

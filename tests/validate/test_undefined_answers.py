@@ -11,8 +11,14 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxport
 from onnxport.core.errors import NotProvenError
 from onnxport.formats.artifact import Artifact
+from onnxport.formats.model import Model
 from onnxport.validate import undefined_answers
+from onnxport.validate.params import ValidateParams
+from onnxport.validate.reference import Reference
+from onnxport.validate.sessions import isolated
+from onnxport.validate.undefined_answers import why_undefined
 from tests.validate.models import parsed, save, verdict
+from tests.validate.tflite_files import write
 
 
 def scaled(first: float, second: float, divisor: float, path: Path) -> Artifact:
@@ -110,3 +116,24 @@ def test_nan_that_becomes_an_integer_is_not_compared(to: str, tmp_path: Path) ->
 def test_other_integers_are_a_fault_all_the_same(tmp_path: Path) -> None:
     source, wrong = normalized(0.001, tmp_path / "m.onnx"), normalized(0.0013, tmp_path / "wrong.onnx")
     assert verdict(source, wrong).verdict == "not equivalent"
+
+
+def test_a_source_that_shows_no_values_inside_is_compared_as_it_answers(tmp_path: Path) -> None:
+    """As a .tflite file whose export answers otherwise on an edge case: `export` asked for values of the export."""
+    text = """module {
+      func.func @main(%x: tensor<1x64xf32> loc("x")) -> tensor<1x64xf32> {
+        %y = "tfl.abs"(%x) : (tensor<1x64xf32>) -> tensor<1x64xf32> loc("y")
+        func.return %y : tensor<1x64xf32>
+      }
+    }"""
+    source = Artifact(write(tmp_path / "m.tflite", text, ["x"], ["y"]), "tflite")
+    exported = Model.load(normalized(0.001, tmp_path / "m.onnx").path)
+    params = ValidateParams()
+    with isolated(source, params, "reference") as runtime:
+        reference = Reference(source, params, runtime, graph=exported)
+        reference.prepare()
+        answered = next(each for each in reference.sets if each.adversarial)
+        feeds, answers = reference.answers(answered)
+        far = {"y": answers["y"] + 100}
+        assert why_undefined(reference, answered, feeds, answers, far) == ""
+        reference.close()
