@@ -173,6 +173,26 @@ def test_columns_of_several_types_are_inputs_of_their_own(float64: bool, tmp_pat
     np.testing.assert_allclose(own.run(asked)["probabilities"], model.predict_proba(table), atol=1e-6)
 
 
+def test_columns_keep_names_with_spaces(tmp_path: Path) -> None:
+    table, target = people()
+    table = table[["age", "sex", "bmi"]]
+    table.columns = pandas.Index(["Age (years)", "Sex Category", "Sex_Category"])
+    columns = ColumnTransformer(
+        [
+            ("numbers", StandardScaler(), ["Age (years)", "Sex_Category"]),
+            ("texts", OneHotEncoder(), ["Sex Category"]),
+        ]
+    )
+    model = make_pipeline(columns, linear_model.LogisticRegression()).fit(table, target)
+    own = exported(model)
+    assert {spec.name for spec in own.inputs} == set(table.columns)
+    feeds: dict[str, Any] = {
+        name: table[[name]].to_numpy(object if name == "Sex Category" else np.float32) for name in table
+    }
+    given = answers(own, tmp_path, feeds)
+    np.testing.assert_allclose(given["probabilities"], model.predict_proba(table), atol=1e-5)
+
+
 CHOICES: dict[str, tuple[Any, Any]] = {
     "names": (["bmi", "age"], ["bp", "s5"]),
     "a slice of names": (slice("age", "bmi"), slice("bp", "s2")),

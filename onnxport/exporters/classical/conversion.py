@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,6 +67,7 @@ def convert(model: Any, columns: Columns, opset: int | None, source: str) -> onn
             fix="leave the unsupported step out of the pipeline",
         ) from error
     _merge_opsets(proto)
+    _name_inputs(proto.graph, [spec.name for spec in columns.specs])
     if any(spec.dtype == "float64" for spec in columns.specs):
         repair_types(
             proto,
@@ -247,6 +248,18 @@ def _integers(value: Any) -> Any:
     if isinstance(value, list) and any(isinstance(each, (bool, np.bool_)) for each in value):
         return [int(each) for each in value]
     return value
+
+
+def _name_inputs(graph: onnx.GraphProto, names: Sequence[str]) -> None:
+    """Give the inputs their columns' names, in which skl2onnx replaces all but letters and digits."""
+    renamed = {value.name: name for value, name in zip(graph.input, names, strict=True)}
+    inner = {name for node in graph.node for name in node.output} & set(names)
+    renamed |= {name: f"{name}_inner" for name in inner}
+    for node in graph.node:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+        node.output[:] = [renamed.get(name, name) for name in node.output]
+    for value in (*graph.input, *graph.output):
+        value.name = renamed.get(value.name, value.name)
 
 
 def _merge_opsets(proto: onnx.ModelProto) -> None:
