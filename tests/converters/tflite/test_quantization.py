@@ -108,6 +108,18 @@ MIXED: Mapping[str, Family] = {
     "relu lost to a reshape": _relu_lost_to_a_reshape,
     "max pool": lambda net: net.node("MaxPool", _conv(net), kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
     "average pool": lambda net: net.node("AveragePool", _conv(net), kernel_shape=[2, 2]),
+    "relu behind max pool": lambda net: net.node(
+        "Relu", net.node("MaxPool", _conv(net), kernel_shape=[2, 2], strides=[2, 2])
+    ),
+    "clip behind max pool": lambda net: net.node(
+        "Clip",
+        net.node("MaxPool", _conv(net), kernel_shape=[2, 2], stays_float=True),
+        net.constant(np.float32(0)),
+        net.constant(np.float32(6)),
+    ),
+    "relu behind average pool": lambda net: net.node(
+        "Relu", net.node("AveragePool", _conv(net), kernel_shape=[2, 2], stays_float=True)
+    ),
     "hard swish": lambda net: net.node("HardSwish", net.input(2, 4, 5)),
     "softmax": lambda net: net.node("Softmax", net.input(3, 9)),
     "sigmoid": lambda net: net.node("Sigmoid", net.input(3, 9)),

