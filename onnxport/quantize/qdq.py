@@ -6,7 +6,7 @@ two behind every tensor that is to be integers. Inputs and outputs of the graph 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ import onnx_ir as ir
 
 from onnxport.core.arrays import Array
 from onnxport.formats.model import Model
-from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, quantize_bias
-from onnxport.quantize.placement import Placement, Unit, Weight
+from onnxport.quantize.grids import Floats, Grid, QuantizedWeight, activation_grid, quantize_bias, weight_grid
+from onnxport.quantize.placement import EXCLUDED, Placement, Unit, Weight
 
 
 def write(
@@ -39,6 +39,10 @@ def write(
         writer.store_constants(unit, weights, corrected)
     for name in placement.activations:
         writer.quantize(name)
+    if placement.dtype != "int16":
+        writer.store_transposed_convolutions(
+            {name for name, why in placement.floats.items() if why == EXCLUDED}
+        )
     writer.drop_unused()
     copy.path = None
     return copy
@@ -163,6 +167,27 @@ class _Writer:
         )
         self._graph.insert_before(self._first, node)
         return node.outputs[0]
+
+    def store_transposed_convolutions(self, excluded: Collection[str]) -> None:
+        """Store the weights of each ConvTranspose between integers as such, too, with a scale for each channel.
+
+        It computes floats, but ONNX Runtime rounds weights that it finds there in floats, with a single scale
+        (optimizer/qdq_transformer/weight_bias_quantization.cc of 1.31).
+        """
+        for node in self._nodes.values():
+            if node.op_type != "ConvTranspose" or node.domain or node.attributes.get_int("group", 1) != 1:
+                continue
+            value, readers = node.inputs[1], [reader for reader, _ in node.outputs[0].uses()]
+            operand = node.inputs[0].producer() if node.inputs[0] is not None else None
+            if value is None or value.const_value is None or value.dtype != ir.DataType.FLOAT:
+                continue
+            if operand is None or operand.op_type != "DequantizeLinear" or node.name in excluded:
+                continue
+            if not readers or any(reader.op_type != "QuantizeLinear" for reader in readers):
+                continue
+            weight, values = Weight(value.name or "", 1), value.const_value.numpy()
+            grid = weight_grid(values, weight.axis)
+            node.replace_input_with(1, self._weight(weight, QuantizedWeight(grid.quantized(values), grid)))
 
     # ---- activations
 

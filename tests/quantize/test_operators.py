@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from onnxport.quantize.placement.operators import KERNELS, PRODUCTS
@@ -188,3 +189,24 @@ def test_a_gemm_that_adds_no_bias_is_a_product_and_a_sum(
     assert found["QGemm"] == (3 if summand == "state" else 2)
     assert found["QLinearAdd"] == 1
     assert made.sqnr > 30
+
+
+def test_weights_of_a_transposed_convolution_are_rounded_here_and_not_by_the_runtime(tmp_path: Path) -> None:
+    """ONNX Runtime rounds those that it finds in floats between integers, with one scale for all channels."""
+    upsampling = _RNG.normal(size=(4, 4, 2, 2)).astype(np.float32)
+    made = case(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        network (float[1,3,10,10] x) => (float[1,5,h,w] y) {
+            a = Conv (x, first)
+            t = ConvTranspose <strides = [2, 2]> (a, upsampling)
+            y = Conv (t, second)
+        }""",
+        tmp_path,
+        initializers={**_INITIALIZERS, "upsampling": upsampling},
+    )
+    plain = onnxruntime.SessionOptions()
+    plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (given,), (stored,) = (
+        onnxruntime.InferenceSession(made.path, options).run(None, made.feeds[0]) for options in (None, plain)
+    )
+    np.testing.assert_array_equal(given, stored)

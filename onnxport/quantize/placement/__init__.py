@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxport.quantize.placement.analysis import place
+from onnxport.quantize.placement.analysis import EXCLUDED, place
 from onnxport.quantize.placement.plan import Bias, FixedGrid, Placement, Unit, Weight
 
-__all__ = ["Bias", "FixedGrid", "Placement", "Unit", "Weight", "place"]
+__all__ = ["EXCLUDED", "Bias", "FixedGrid", "Placement", "Unit", "Weight", "place"]
