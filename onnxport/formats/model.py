@@ -19,10 +19,11 @@ from onnxport.core import limits
 from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.artifact import Artifact, Dim, TensorSpec
 from onnxport.formats.constant_tensors import attribute_tensor
+from onnxport.formats.initializers import external_initializers, store_external
 from onnxport.formats.manifest import KEY, Manifest, Port
 from onnxport.formats.model_limits import check_parts
 from onnxport.formats.model_syntax import check_syntax
-from onnxport.formats.output_shapes import infer_output_shapes
+from onnxport.formats.output_shapes import infer_output_shapes, open_sizes
 from onnxport.formats.repairs import mend
 from onnxport.formats.zipmap import Labels, drop_zipmaps
 
@@ -184,12 +185,14 @@ class Model:
         """Return the serialized model with its weights; None above protobuf's 2 GB."""
         if self.weight_bytes + _GRAPH_ALLOWANCE > _PROTOBUF_LIMIT:
             return None
-        whole = self.ir
-        if _external_tensors(whole):  # a copy takes as long as the rest
-            whole = whole.clone()
+        whole, external = self.ir, external_initializers(self.graph)
+        if len(_external_tensors(whole)) > len(external):  # a copy takes as long as the rest
+            whole, external = whole.clone(), {}
             ir.external_data.load_to_model(whole)
             _load_constants(whole)
-        data: bytes = ir.to_proto(whole).SerializeToString(deterministic=True)
+        proto = ir.to_proto(whole)
+        store_external(proto.graph, external)
+        data: bytes = proto.SerializeToString(deterministic=True)
         return data
 
     def save(self, path: Path, source: Model | None = None) -> Artifact:
@@ -227,7 +230,7 @@ class Model:
         External weights stay in their files. Weights in memory move to `<name>.data` beside `path`, for this model
         too, so that two processes need not hold them; at the next time to a further file.
         """
-        copy = self.ir.clone()
+        copy = self.ir.clone() if self.external_files else self.ir
         for tensor, put in _tensors(copy):
             if isinstance(tensor, ir.ExternalTensor):
                 place = Path(os.path.abspath(tensor.path))
@@ -272,22 +275,6 @@ def _load(path: Path) -> Model:
     model = Model(graph_model, path)
     model.labels, model.mended = labels, mended
     return model
-
-
-def open_sizes(graph: ir.Graph) -> bool:
-    """Make sizes of -1 open, in place; return whether there were any.
-
-    Some exporters write them for an open dimension. ONNX Runtime accepts that, but not in every file that it writes
-    itself: it computes with them.
-    """
-    values = [*graph.inputs, *(value for node in graph.all_nodes() for value in node.outputs)]
-    found = False
-    for value in values:
-        dims = [] if value.shape is None else list(value.shape)
-        if any(isinstance(dim, int) and dim < 0 for dim in dims):
-            value.shape = ir.Shape([None if isinstance(dim, int) and dim < 0 else dim for dim in dims])
-            found = True
-    return found
 
 
 def rename(artifact: Artifact, name: str) -> Artifact:

@@ -17,7 +17,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError
-from onnxport.formats.model import Model, open_sizes
+from onnxport.formats.model import Model
+from onnxport.formats.output_shapes import open_sizes
 from onnxport.optimizers import shape_inference
 from onnxport.optimizers.float16.float32_form import is_narrow, widen
 from onnxport.optimizers.opset import lift

@@ -376,3 +376,30 @@ def test_weights_with_a_second_name_are_refused(tmp_path: Path) -> None:
     os.link(tmp_path / "model.onnx.data", tmp_path / "other")
     with pytest.raises(InputError, match=r"a second name elsewhere \(a hard link\).*copy the model"):
         Model.load(path)
+
+
+@pytest.mark.parametrize("in_node", [False, True])
+def test_the_bytes_of_a_model_hold_its_external_weights_and_leave_it_as_it_is(
+    tmp_path: Path, in_node: bool
+) -> None:
+    """The bytes are those of the model whose weights were never apart."""
+    proto = graphs.conv_relu()
+    if in_node:
+        stored = numpy_helper.from_array(np.arange(300, dtype=np.float32), "stored")
+        proto.graph.node.append(helper.make_node("Constant", [], ["c"], value=stored))
+    whole = Model.load(saved(proto, tmp_path)).to_bytes()
+    apart = tmp_path / "apart"
+    apart.mkdir()
+    onnx.save(
+        proto,
+        apart / "model.onnx",
+        save_as_external_data=True,
+        location="data",
+        size_threshold=0,
+        convert_attribute=in_node,
+    )
+    model = Model.load(apart / "model.onnx")
+    files = model.external_files
+    assert len(files) == 1
+    assert model.to_bytes() == whole == model.to_bytes()
+    assert model.external_files == files
