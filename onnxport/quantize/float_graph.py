@@ -111,6 +111,7 @@ def _optimize(model: Model, path: Path) -> None:
             model,
             model.path,
             path,
+            once_in_a_job=True,
             level="basic",
             threads=1,
             prepacking=False,

@@ -1,7 +1,8 @@
 """ONNX Runtime as a tool that computes constants: its optimizer, which writes a file, and single nodes.
 
-Nothing in a file need tell how large its constants become. Where that is open, a confined process with a memory limit
-computes them (confined_worker.py); all others are computed in this process, which saves the 0.25 s of a start.
+Nothing in a file need tell how large its constants become. Where that is open (constant_sizes.py), a confined process
+with a memory limit computes them (confined_worker.py); all others are computed in this process, which saves the 0.25 s
+of a start.
 """
 
 from __future__ import annotations
@@ -19,17 +20,22 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from onnxport.core.child_process import Child, borrow, give_back
 from onnxport.formats.model import Model
 from onnxport.runtimes.custom_libraries import writable
+from onnxport.runtimes.ort.constant_sizes import bound_constants
 from onnxport.runtimes.ort.inference_session import open_session
 
 # Constants, or their like: ONNX Runtime knows the sizes of many values.
 _CONSTANT = ("Constant", "Shape", "Size")
 _LARGE = 2**26  # bytes; more than that goes to the process by way of a file
+_SMALL = 2**24  # elements of constants, together, that are computed without a limit
 
 
-def write_optimized(model: Model, source: Path | bytes, path: Path, **settings: Any) -> None:
+def write_optimized(
+    model: Model, source: Path | bytes, path: Path, *, once_in_a_job: bool = False, **settings: Any
+) -> None:
     """Write the optimized graph of `model`, which is in the file or the bytes `source`, to `path`.
 
     Args:
+        once_in_a_job: whether the job has no further use for the confined process, and needs its memory.
         settings: of `open_session`.
 
     Raises:
@@ -37,7 +43,7 @@ def write_optimized(model: Model, source: Path | bytes, path: Path, **settings: 
         ChildTooLarge: the constants exceed the memory limit.
         ChildDied, ChildHung: ONNX Runtime crashed or hung.
     """
-    if not computes_constants(model.ir):
+    if not computes_constants(model.ir) or _are_small(model.ir):
         open_session(source, optimized=path, **settings)
         return
     path = Path(os.path.abspath(path))
@@ -45,7 +51,7 @@ def write_optimized(model: Model, source: Path | bytes, path: Path, **settings: 
     copy = path.with_name(f"{path.name}.source") if isinstance(given, bytes) and len(given) > _LARGE else None
     if copy is not None and isinstance(given, bytes):
         copy.write_bytes(given)
-    with _confined(model.weight_bytes, path.parent) as child:
+    with _confined(model.weight_bytes, path.parent, once_in_a_job=once_in_a_job) as child:
         _, refusal = child.call("optimize", copy or given, copy is not None, path, settings)
     if copy is not None:
         copy.unlink()
@@ -60,6 +66,12 @@ def computes_constants(model: ir.Model) -> bool:
     )
 
 
+def _are_small(model: ir.Model) -> bool:
+    """Return whether the constants that nodes compute need no limit, whatever sizes the file declares."""
+    bound = bound_constants(model)
+    return bound is not None and bound <= _SMALL
+
+
 def compute_confined(model: bytes, names: Sequence[str], most: int) -> list[np.ndarray[Any, Any]]:
     """Return the values `names`, of at most `most` bytes, of a model without inputs; raises as `write_optimized`."""
     with _confined(len(model)) as child:
@@ -71,7 +83,7 @@ def compute_confined(model: bytes, names: Sequence[str], most: int) -> list[np.n
 
 
 @contextmanager
-def _confined(weights: int, *folders: Path) -> Iterator[Child]:
+def _confined(weights: int, *folders: Path, once_in_a_job: bool = False) -> Iterator[Child]:
     child = borrow(
         "onnxport.runtimes.ort.confined_worker:ConfinedWorker",
         purpose="ONNX Runtime's optimizer",
@@ -82,7 +94,7 @@ def _confined(weights: int, *folders: Path) -> Iterator[Child]:
         with child.bounded(weights):
             yield child
     finally:
-        give_back(child)
+        give_back(child, once_in_a_job=once_in_a_job)
 
 
 def _raise(refusal: tuple[str, str] | None) -> None:
