@@ -12,6 +12,7 @@ import onnxruntime as ort
 from onnxport.core.arrays import Array
 from onnxport.core.errors import InputError, printable
 from onnxport.core.resources import Closing
+from onnxport.quantize.calibration.subnormal_weights import flush_subnormals
 from onnxport.runtimes.ort.inference_session import open_session
 
 _ZERO = "onnxport zero"
@@ -20,7 +21,8 @@ _ZERO = "onnxport zero"
 def write_tapped(path: Path, taps: Collection[str], tapped: Path, *, others: Collection[str] = ()) -> None:
     """Write the model at `path` to `tapped` with `taps` as its only outputs and without unneeded nodes.
 
-    External data stays where it is: the copy, in the same folder, names the same files.
+    External data stays where it is: the copy, in the same folder, names the same files. Weights of products below the
+    normal range are 0 in it.
 
     Args:
         others: tensors that must come out of the same kernels as taps do. ONNX Runtime may fuse the maker of an unread
@@ -38,6 +40,7 @@ def write_tapped(path: Path, taps: Collection[str], tapped: Path, *, others: Col
     for name in others:
         if name not in scalars:  # no part of them is nothing
             _add_empty_reader(graph, name)
+    flush_subnormals(graph, path.parent)
     tapped.write_bytes(model.SerializeToString())
 
 
