@@ -139,6 +139,6 @@ def _range(seen: TensorSummary, method: str, levels: int, *, is_relative: bool) 
     if halves is not None and method == ROW_PERCENTILE:
         return percentile_range_of_halves(halves, levels)
     if halves is not None:
-        return mse_range_of_rows(from_upper_half(halves), levels, is_relative=is_relative)
+        return mse_range_of_rows(from_upper_half(halves), levels, is_relative=is_relative, halves=halves)
     assert seen.histogram is not None
     return find_range(seen.histogram, _BY_HISTOGRAM.get(method, method), levels)

@@ -18,14 +18,18 @@ FLOOR = 0.1
 _UNIT = float(1 << 16)  # what a place of mean strength counts
 
 
-def mse_range_of_rows(rows: Array, levels: int, *, is_relative: bool = True) -> Range:
+def mse_range_of_rows(
+    rows: Array, levels: int, *, is_relative: bool = True, halves: Array | None = None
+) -> Range:
     """Find the range with the least error of rounding and clipping.
 
     Args:
         rows: float32[rows, channels] of the activation, at least one.
         is_relative: relative to the signal of each place.
+        halves: the upper halves of `rows`, where these are known.
     """
-    return find_range(RowHistogram.weighted(rows, FLOOR if is_relative else math.inf), "mse", levels)
+    bins = rows.view(np.uint32) >> 16 if halves is None else halves
+    return find_range(RowHistogram.weighted(rows, bins, FLOOR if is_relative else math.inf), "mse", levels)
 
 
 def percentile_range_of_halves(halves: Array, levels: int) -> Range:
@@ -59,12 +63,15 @@ class RowHistogram:
         self.low, self.high = min(float(self._values[0]), 0.0), max(float(self._values[-1]), 0.0)
 
     @classmethod
-    def weighted(cls, rows: Array, floor: float) -> RowHistogram:
-        """Weight each row by its strength; without limit, `floor` makes all the same."""
+    def weighted(cls, rows: Array, bins: Array, floor: float) -> RowHistogram:
+        """Weight each row by its strength; without limit, `floor` makes all the same.
+
+        Args:
+            bins: the upper half of each number.
+        """
         # Whole numbers add up without rounding, so in any order.
         counts = np.rint(_UNIT * row_weights(rows, floor)) if math.isfinite(floor) else np.ones(len(rows))
-        bins = (rows.view(np.uint32) >> 16).ravel()
-        return cls(np.bincount(bins, np.repeat(counts, rows.shape[1])))
+        return cls(np.bincount(bins.ravel(), np.repeat(counts, rows.shape[1])))
 
     def points(self) -> tuple[Array, Array]:
         """Return the values that occur, ascending, and their weights."""

@@ -86,9 +86,11 @@ class Spread:
         rows = np.asarray(self.rows / np.repeat(factors, len(self.reach) // len(factors)), np.float32)
         low, high = mse_range_of_rows(rows, _STEPS + 1)
         step = (high - low) / _STEPS or 1.0
-        zero_point = np.rint(-low / step)
-        rounded = step * np.clip(np.rint(rows / step), -zero_point, _STEPS - zero_point)
-        return np.asarray(self.weights @ np.square(rows - rounded))
+        zero_point = float(np.rint(-low / step))
+        rounded = np.rint(rows / step)
+        np.maximum(np.minimum(rounded, _STEPS - zero_point, out=rounded), -zero_point, out=rounded)
+        error = rows - np.multiply(rounded, step, dtype=np.float64)
+        return np.asarray(self.weights @ np.square(error, out=error))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ from onnxport.core.arrays import Array
 ROWS = 2048
 ELEMENTS = 1 << 18
 _LOOKED_AT = 16  # values that decide which rows are taken
+# Bits of float32: the sign, half of what rounding cuts off, the largest upper half, and infinity without its sign.
+_SIGN, _HALF, _LARGEST = np.uint32(0x80000000), np.uint32(0x8000), np.uint32(0x7F7F0000)
+_TWICE_INFINITE = np.uint32(0xFF000000)
 
 
 def rows_per_sample(samples: int, channels: int) -> int:
@@ -46,11 +49,13 @@ class RowSample:
         before, channels, behind = places.shape
         stride = _stride(before * behind, rows_per_sample(self.samples, channels))
         start = _random_offset(values) % stride
-        if before == 1:
-            rows = places[0, :, start::stride].T
+        if before == 1:  # turned when they are half as large
+            rows = np.asarray(places[0, :, start::stride], np.float32)
+            halves = np.ascontiguousarray(round_to_upper_half(rows).T)
         else:
             rows = places.transpose(0, 2, 1)[np.divmod(np.arange(start, before * behind, stride), behind)]
-        self._kept.append(round_to_upper_half(np.asarray(rows, np.float32)))
+            halves = round_to_upper_half(np.asarray(rows, np.float32))
+        self._kept.append(halves)
 
     def merge(self, other: RowSample) -> None:
         """See Observer."""
@@ -78,7 +83,8 @@ class RowSample:
 
 def from_upper_half(halves: Array) -> Array:
     """Return float32 of these upper halves, uint16."""
-    return (halves.astype(np.uint32) << 16).view(np.float32)
+    bits: Array = np.left_shift(halves, 16, dtype=np.uint32)
+    return bits.view(np.float32)
 
 
 def _random_offset(values: Array) -> int:
@@ -96,11 +102,16 @@ def _by_place(values: Array, axis: int) -> Array:
 
 
 def round_to_upper_half(values: Array) -> Array:
-    """Return uint16: the upper halves of float32, rounded half up; values that would become infinite are clipped."""
+    """Return uint16: the upper halves of float32, rounded half up; values that would become infinite are clipped.
+
+    There is no NaN among them.
+    """
     bits = np.ascontiguousarray(values).view(np.uint32)
-    rounded = np.minimum(bits & 0x7FFFFFFF, 0x7F7F0000) + 0x8000
-    halves: Array = (rounded | (bits & 0x80000000)) >> 16
-    return halves.astype(np.uint16)
+    rounded = bits + _HALF
+    if rounded.size and ((rounded << 1) >= _TWICE_INFINITE).any():
+        rounded = (np.minimum(bits & ~_SIGN, _LARGEST) + _HALF) | (bits & _SIGN)
+    rounded >>= 16
+    return rounded.astype(np.uint16)
 
 
 def _stride(places: int, count: int) -> int:

@@ -8,8 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from onnxport.quantize.accuracy.rows import ELEMENTS, RowSample, rows_per_sample
+from onnxport.quantize.accuracy.rows import (
+    ELEMENTS,
+    RowSample,
+    from_upper_half,
+    round_to_upper_half,
+    rows_per_sample,
+)
 
+MOST = 255 * 2.0**120  # of 8 bits, in float32
 FLOATS = st.floats(-(2.0**120), 2.0**120, width=32)
 TENSORS = arrays.arrays(
     np.float32, st.sampled_from([(1, 3, 7, 5), (1, 3, 2, 2), (2, 3, 9, 1)]), elements=FLOATS
@@ -55,6 +62,20 @@ def test_memory_does_not_grow_with_the_number_of_samples():
 def test_the_largest_numbers_stay_finite():
     largest = np.full((1, 4), np.finfo(np.float32).max)
     assert np.isfinite(seen([largest, -largest]).rows()).all()
+
+
+@given(numbers=st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=9))
+def test_halves_are_the_nearest_with_eight_bits(numbers):
+    """Of a number half way between two, the one of greater magnitude; the greatest one for all beyond it."""
+    values = np.array(numbers, np.float32)
+    exact = np.clip(values.astype(np.float64), -MOST, MOST)
+    mantissa, exponent = np.frexp(np.abs(exact))
+    bits = np.minimum(8, exponent + 133)  # what lies below the normal range has fewer
+    rounded = np.ldexp(np.floor(np.ldexp(mantissa, bits) + 0.5), exponent - bits)
+    expected = np.copysign(np.minimum(rounded, MOST), values)
+    found = from_upper_half(round_to_upper_half(values))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(values))
 
 
 def test_samples_of_different_channels_have_no_rows():
