@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import onnx_ir as ir
 
+from onnxport.formats import onnx_inference
 from onnxport.formats.input_shapes import GivenShape, apply_shapes
 from onnxport.formats.model import Model, dims_of
-from onnxport.optimizers import onnx_inference
 from onnxport.optimizers.loop_shapes import LoopShapes
 from onnxport.optimizers.node_marks import KNOWN_DOMAINS
 from onnxport.optimizers.shape_arithmetic import TARGETED, Dimensions

@@ -54,8 +54,19 @@ def infer_types(model: ir.Model) -> InferredTypes:
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
         return InferredTypes({})  # every adapter has a form for the unknown
-    pairs = zip(_values(model), _values(ir.from_proto(proto)), strict=True)
-    return InferredTypes({value: (twin.type, twin.shape) for value, twin in pairs})
+    if any(node.graph is not model.graph for node in model.graph.all_nodes()):
+        pairs = zip(_values(model), _values(ir.from_proto(proto)), strict=True)
+        return InferredTypes({value: (twin.type, twin.shape) for value, twin in pairs})
+    told = (*proto.graph.input, *proto.graph.value_info, *proto.graph.output)
+    types = {
+        each.name: each.type for each in told
+    }  # to read the whole model back takes as long as the inference
+    return InferredTypes({value: _read(types[value.name]) for value in _values(model) if value.name in types})
+
+
+def _read(declared: onnx.TypeProto) -> tuple[ir.TypeProtocol | None, ir.Shape | None]:
+    found = ir.serde.deserialize_type_proto_for_type(declared)
+    return found, ir.serde.deserialize_type_proto_for_shape(declared)
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:

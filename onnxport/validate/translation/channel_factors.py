@@ -53,7 +53,7 @@ class ChannelDivider:
     def __init__(self, source: Model, sizes: Mapping[str, Sequence[int]]) -> None:
         self._source = without_functions(source)
         sized = self._source.clone()
-        fix_sizes(sized.ir, sized.opset, sizes)
+        fix_sizes(sized.ir, sized.opset, sizes, folds=False)
         self._sizes = known_sizes(sized.graph)
 
     def divide(self, factors: Mapping[str, Array]) -> Model | None:

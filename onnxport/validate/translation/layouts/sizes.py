@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
+from onnxport.formats import onnx_inference
 from onnxport.formats.initializers import add_initializer
 from onnxport.validate.translation.constants import Constants, find_constants
 
@@ -17,10 +18,13 @@ _SMALL = 4096  # elements of integers that are folded
 _ROUNDS = 64
 
 
-def fix_sizes(model: ir.Model, opset: int, sizes: Mapping[str, Sequence[int]]) -> None:
+def fix_sizes(model: ir.Model, opset: int, sizes: Mapping[str, Sequence[int]], *, folds: bool = True) -> None:
     """Give inputs these sizes, and find those of all values as far as integers tell them.
 
     An input that has none of them and is stored, too, is the constant that it defaults to.
+
+    Args:
+        folds: whether integers that follow from constants are stored even where all sizes are known without them.
     """
     for value in [
         each for each in model.graph.inputs if each.const_value is not None and each.name not in sizes
@@ -40,15 +44,21 @@ def fix_sizes(model: ir.Model, opset: int, sizes: Mapping[str, Sequence[int]]) -
     }
     known = -1
     for _ in range(_ROUNDS):
-        common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
+        onnx_inference.infer(model)
+        if not folds and all(static_sizes(value) is not None for value in _results(model.graph)):
+            break
         _fold_integers(model.graph, opset)
-        results = [value for node in model.graph for value in node.outputs]
+        results = _results(model.graph)
         count = sum(static_sizes(value) is not None for value in results)
         if count in (known, len(results)):
             break
         known = count
     common.RemoveUnusedNodesPass()(model)
     model.functions.update(described)
+
+
+def _results(graph: ir.Graph) -> list[ir.Value]:
+    return [value for node in graph for value in node.outputs]
 
 
 def _calls_have_sizes(model: ir.Model, function: ir.OperatorIdentifier) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_ir.passes import common
 
-from onnxport.optimizers import onnx_inference
+from onnxport.formats import onnx_inference
 
 
 def tensor(name: str, dims: list[int | str] | None, type_: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
