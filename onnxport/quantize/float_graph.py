@@ -31,9 +31,11 @@ OLDEST_OPSET = 13
 INT16_OPSET = 21
 # An older model might as well have HardSwish.
 _LIFTED_TO = 14
-# Above this, weights go to a file beside the graph; protobuf holds 2 GB.
-_LARGE = 2**30  # bytes
+# Above this, weights go to a file beside the graph, which is mapped: several programs write and read the graph.
+_LARGE = 2**20  # bytes
 _CHUNK = 2**20
+# Words of ONNX Runtime where it cannot write the file of weights.
+_UNWRITTEN = "Failed to write external initializers"
 # What ONNX Runtime raises for a model that it does not take.
 REFUSALS = (
     state.EPFail,
@@ -95,7 +97,10 @@ def simplify_for_quantization(model: Model, folder: Path, *, opset: int = OLDEST
     _name_nodes(graph_model.graph)
     changed = canonicalize_operators(graph_model.graph, graph_model.opset)
     if fold_into_products(graph_model.graph) or changed or was_open:
-        graph_model.save(path)
+        if graph_model.external_files:
+            graph_model.hand_over(path)
+        else:
+            graph_model.save(path)
     return FloatGraph(graph_model, path, tuple(notes))
 
 
@@ -119,6 +124,8 @@ def _optimize(model: Model, path: Path) -> None:
         )
     except REFUSALS as error:
         said = " ".join(str(error).split())
+        if _UNWRITTEN in said:
+            raise _write_error(path, model.path) from error
         raise InputError(f"ONNX Runtime cannot load {model.path}", why=said) from error
     except state.InvalidProtobuf as error:  # it could not write
         raise _write_error(path, model.path) from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 from onnxport.core.errors import CannotConvertError, InputError
 from onnxport.formats.model import Model
+from onnxport.quantize.calibration.session import write_tapped
 from onnxport.quantize.float_graph import simplify_for_quantization
 from tests.quantize.small import sqnr
 
@@ -120,6 +123,62 @@ def test_weights_below_the_normal_range_are_kept(tmp_path: Path) -> None:
     graph = simplify_for_quantization(Model.load(tmp_path / "model.onnx"), tmp_path).model.graph
     (kept,) = (each.const_value.numpy() for each in graph.initializers.values() if each.shape == weight.shape)
     np.testing.assert_array_equal(kept, weight)
+
+
+def test_weights_of_a_megabyte_lie_beside_the_graph_and_calibration_reads_them(tmp_path: Path) -> None:
+    """Such a graph is read and written several times; the weights that the last rewriting changed lie apart, too."""
+    weights = {
+        "large": _RNG.normal(size=(256, 4, 20, 20)).astype(np.float32),
+        "back": _RNG.normal(size=(6, 256, 1, 1)).astype(np.float32),
+        "number": np.array([1.7], np.float32),
+    }
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 14]>
+        network (float[1,4,22,22] x) => (float[n,c,h,w] y)
+        { a = Conv (x, large) t = Tanh (a) b = Conv (t, back) y = Mul (b, number) }"""
+    )
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in weights.items())
+    onnx.save(proto, tmp_path / "model.onnx")
+    feeds = tuple({"x": _RNG.normal(size=(1, 4, 22, 22)).astype(np.float32)} for _ in range(2))
+    graph = simplify_for_quantization(Model.load(tmp_path / "model.onnx"), tmp_path)
+    assert [node.op_type for node in graph.model.graph] == ["Conv", "Tanh", "Conv"]
+    stored = onnx.load(graph.path, load_external_data=False).graph.initializer
+    assert all(each.external_data for each in stored if np.prod(each.dims) > 1000)
+    assert graph.path.stat().st_size < 10_000
+    assert sqnr(tmp_path / "model.onnx", graph.path, feeds) > 110
+    write_tapped(graph.path, [graph.model.graph.outputs[0].name or ""], tmp_path / "tapped.onnx")
+    assert sqnr(tmp_path / "model.onnx", tmp_path / "tapped.onnx", feeds) > 110
+    graph.model.save(tmp_path / "again.onnx")
+    assert sqnr(tmp_path / "model.onnx", tmp_path / "again.onnx", feeds) > 110
+
+
+_FULL = """
+import errno, resource, sys
+from pathlib import Path
+from onnxport.formats.model import Model
+from onnxport.quantize.float_graph import simplify_for_quantization
+model = Model.load(Path(sys.argv[1], "model.onnx"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+try:
+    simplify_for_quantization(model, Path(sys.argv[1]))
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of files")
+@pytest.mark.parametrize("count", [40_000, 400_000])
+def test_a_graph_that_cannot_be_written_is_told_as_the_system_does(count: int, tmp_path: Path) -> None:
+    """Weights of a megabyte are written by another part of ONNX Runtime, which has another exception."""
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 14]>
+        network (float[1,4] x) => (float[1,{count}] y) {{ y = MatMul (x, w) }}"""
+    )
+    weight = _RNG.normal(size=(4, count)).astype(np.float32)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    onnx.save(proto, tmp_path / "model.onnx")
+    run = subprocess.run([sys.executable, "-c", _FULL, tmp_path], capture_output=True, text=True, check=False)
+    assert run.stdout.split() == ["EFBIG"], run.stderr
 
 
 def test_names_order_and_shapes_of_inputs_and_outputs_are_kept(tmp_path: Path) -> None:
