@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxport.core.arrays import Array
 from onnxport.core.errors import CannotConvertError, Refusal
+from onnxport.core.memory import return_freed_memory
 from onnxport.formats.model import Model
 from onnxport.formats.quantization_note import NOTE_KEY, QuantizationNote, round_means
 from onnxport.quantize import cpu_safe, qdq, range_choice
@@ -57,9 +58,11 @@ def quantize(model: Model, params: QuantizeParams, setting: QuantizationInputs) 
     """
     with setting.watch.phase("simplify"):
         placed = plan_graph(model, params, setting)
+        return_freed_memory()
     with setting.watch.phase("calibrate"):
         found = survey(model, placed, params, setting)
         placed, candidates = found.planned, found.candidates
+        return_freed_memory()
     build = partial(build_model, placed.graph, placement=placed.placement, is_reduced=params.reduce_range)
     name, chosen, made = _choose(model, found, build, params, setting)
     write = partial(build_model, placed.graph, candidates[name], is_reduced=params.reduce_range)

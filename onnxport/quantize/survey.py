@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from onnxport.core.arrays import Array
+from onnxport.core.memory import return_freed_memory
 from onnxport.formats.model import Model
 from onnxport.quantize import range_choice
 from onnxport.quantize.accuracy import equalization
@@ -108,7 +109,9 @@ def _run(
         name: each for name, observers in seen.items() for each in observers if isinstance(each, Answers)
     }
     # Rows are put together here: those of one tensor after another, or memory would hold all twice.
-    return {name: TensorSummary.of(seen.pop(name)) for name in list(seen)}, answers
+    summaries = {name: TensorSummary.of(seen.pop(name)) for name in list(seen)}
+    return_freed_memory()
+    return summaries, answers
 
 
 def _add_answers(wanted: dict[str, list[Observer]], graph: FloatGraph, samples: int) -> None:

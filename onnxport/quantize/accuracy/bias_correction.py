@@ -14,6 +14,8 @@ from onnxport.core.arrays import Array
 from onnxport.core.windows import taps_on_data
 from onnxport.quantize.grids import Floats, QuantizedWeight
 
+_ELEMENTS = 1 << 18  # of a weight that are corrected together
+
 
 def correct_bias(
     bias: Floats,
@@ -32,9 +34,15 @@ def correct_bias(
         means: float64[inputs], of each channel of the product's operand.
         taps: which meet data, see `find_taps_on_data`; all by default.
     """
-    moved = np.moveaxis(rounded.floats.astype(np.float64) - weight, axis, 0)
-    shift = _response(moved if taps is None else moved * taps, means)
-    return (bias - shift).astype(np.float32)
+    before, after = (np.moveaxis(each, axis, 0) for each in (weight, rounded.floats))
+    sums = np.empty(before.shape[:2])
+    together = max(1, _ELEMENTS * len(before) // max(before.size, 1))
+    for start in range(0, len(before), together):  # float64 of all at once is twice a weight
+        part = slice(start, start + together)
+        moved = after[part].astype(np.float64) - before[part]
+        moved = moved if taps is None else moved * taps
+        sums[part] = moved.reshape(*moved.shape[:2], -1).sum(axis=2)
+    return (bias - _response(sums, means)).astype(np.float32)
 
 
 def find_taps_on_data(node: ir.Node) -> Array | None:
@@ -52,9 +60,8 @@ def find_taps_on_data(node: ir.Node) -> Array | None:
 
 
 def _response(kernel: Array, means: Array) -> Array:
-    """Return float64[channels]: the output of `kernel`, [channels, inputs of a group, ...], for mean inputs."""
-    taps = kernel.reshape(*kernel.shape[:2], -1).sum(axis=2)
-    groups = len(means) // taps.shape[1]
-    grouped = taps.reshape(groups, -1, taps.shape[1])
+    """Return float64[channels]: the output of `kernel`, [channels, inputs of a group], for mean inputs."""
+    groups = len(means) // kernel.shape[1]
+    grouped = kernel.reshape(groups, -1, kernel.shape[1])
     shift: Array = np.matmul(grouped, means.reshape(groups, -1, 1))
     return shift.reshape(-1)

@@ -40,6 +40,7 @@ class RowSample:
     def __init__(self, axis: int, samples: int) -> None:
         self.axis, self.samples = axis, samples
         self._kept: list[Array] = []
+        self._room = np.zeros((0, 0), np.uint16)
 
     def observe(self, values: Array, sample: int) -> None:
         """See Observer."""
@@ -51,11 +52,20 @@ class RowSample:
         start = _random_offset(values) % stride
         if before == 1:  # turned when they are half as large
             rows = np.asarray(places[0, :, start::stride], np.float32)
-            halves = np.ascontiguousarray(round_to_upper_half(rows).T)
+            self._keep(round_to_upper_half(rows).T)
         else:
             rows = places.transpose(0, 2, 1)[np.divmod(np.arange(start, before * behind, stride), behind)]
-            halves = round_to_upper_half(np.asarray(rows, np.float32))
-        self._kept.append(halves)
+            self._keep(round_to_upper_half(np.asarray(rows, np.float32)))
+
+    def _keep(self, rows: Array) -> None:
+        """Copy rows into one block for all samples, which returns to the system as a whole."""
+        count, channels = rows.shape
+        if len(self._room) < count or self._room.shape[1] != channels:
+            left = max(1, self.samples - len(self._kept))
+            self._room = np.empty((left * (count + 1), channels), np.uint16)
+        kept, self._room = self._room[:count], self._room[count:]
+        kept[...] = rows
+        self._kept.append(kept)
 
     def merge(self, other: RowSample) -> None:
         """See Observer."""
@@ -67,6 +77,7 @@ class RowSample:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.axis, self.samples, kept = state
+        self._room = np.zeros((0, 0), np.uint16)
         pairs = zip(kept[::2], kept[1::2], strict=True)
         self._kept = [np.frombuffer(stored, np.uint16).reshape(-1, channels) for stored, channels in pairs]
 

@@ -41,6 +41,8 @@ PRODUCTS = {
     "one pixel": ("Conv", {"pads": [1, 1, 1, 1]}, (7, 6, 3, 3), (5, 6, 1, 1), 0),
     "far taps": ("Conv", {"pads": [4, 4, 4, 4], "dilations": [4, 4]}, (7, 6, 3, 3), (5, 6, 3, 3), 0),
     "gemm": ("Gemm", {}, (6, 6), (20, 6), 1),
+    "more than are corrected together": ("Conv", {}, (50_000, 6, 1, 1), (2, 6, 1, 1), 0),
+    "gemm of more": ("Gemm", {}, (6, 50_000), (20, 6), 1),
     "gemm transposed": ("Gemm", {"transB": 1}, (6, 6), (20, 6), 0),
 }
 

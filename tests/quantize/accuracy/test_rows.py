@@ -59,6 +59,24 @@ def test_memory_does_not_grow_with_the_number_of_samples():
     assert many <= 1.05 * few <= 1.05 * ELEMENTS
 
 
+def test_rows_of_all_samples_share_a_block_of_memory_and_other_sizes_get_another():
+    """Blocks return to the system as a whole; of many small arrays between others' only holes would."""
+    sample, rng = RowSample(1, 40), np.random.default_rng(0)
+    given = [
+        rng.normal(size=(1, 6, places)).astype(np.float32) for places in (900, 901, 20, 40_000, 900, 899)
+    ]
+    for number, values in enumerate(given):
+        sample.observe(values, number)
+    alone = RowSample(1, 40)
+    for number, values in enumerate(given):
+        single = RowSample(1, 40)
+        single.observe(values, number)
+        alone.merge(single)
+    assert alone.rows().tobytes() == sample.rows().tobytes()
+    blocks = {id(kept.base) for kept in sample._kept}
+    assert len(blocks) <= 2 < len(given)
+
+
 def test_the_largest_numbers_stay_finite():
     largest = np.full((1, 4), np.finfo(np.float32).max)
     assert np.isfinite(seen([largest, -largest]).rows()).all()
