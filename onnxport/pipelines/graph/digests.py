@@ -22,7 +22,7 @@ from onnxport.core.user_modules import find_module, import_from
 from onnxport.exporters.sources import Source
 from onnxport.formats.artifact import Artifact
 from onnxport.formats.external_data import locations
-from onnxport.pipelines.graph.known_digests import KnownDigests, stamp_of
+from onnxport.pipelines.graph.known_digests import KnownDigests, Stamp, stamp_of
 from onnxport.reports.run_report import ConsultedRecord
 
 
@@ -74,8 +74,11 @@ def digest_of_value(value: object) -> str:
 
 
 def sha256(file: Path) -> bytes:
-    """Return the SHA-256 of a file; it is read again only if it was written since."""
-    return _sha256(file, *stamp_of(file))
+    """Return the SHA-256 of a file; it is read again only if it was written since, not if it has a further name."""
+    stamp = stamp_of(file)
+    if stamp not in _seen:
+        _seen[stamp] = _known_or_read(file, stamp)
+    return _seen[stamp]
 
 
 def _sha256_of_input(file: Path) -> bytes:
@@ -114,15 +117,15 @@ def recall_digests(known: KnownDigests | None) -> Iterator[None]:
 
 
 def _forget() -> None:
-    _sha256.cache_clear()
+    _seen.clear()
     file_digests.forget()
 
 
 _known: ContextVar[KnownDigests | None] = ContextVar("known digests", default=None)
+_seen: dict[Stamp, bytes] = {}
 
 
-@lru_cache(maxsize=1 << 16)
-def _sha256(file: Path, *stamp: int) -> bytes:
+def _known_or_read(file: Path, stamp: Stamp) -> bytes:
     known = _known.get()
     if known is not None and (digest := known.get(stamp)) is not None:
         return digest
