@@ -97,6 +97,8 @@ def _read_through(core: Core, factor: Array, offset: Array) -> Core:
     """Return the product of factor * x + offset as one of x."""
     assert core.weight is not None
     assert core.bias is not None
+    if not offset.any() and (factor == 1).all():  # of most products: a large weight takes long
+        return core
     if core.op == "MatMul":
         shifted = core.weight.times(Rounded(offset[:, None]))
         weight = core.weight.times(Rounded(factor[:, None]))
