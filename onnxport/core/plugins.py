@@ -48,11 +48,11 @@ class Plugin:
 
 def installed(kind: Kind) -> tuple[Plugin, ...]:
     """Return the plugins of a kind, sorted by name."""
-    return _installed(tuple(sys.path))[kind]
+    return _search(tuple(sys.path))[kind]
 
 
 @functools.cache
-def _installed(places: tuple[str, ...]) -> dict[Kind, tuple[Plugin, ...]]:
+def _search(places: tuple[str, ...]) -> dict[Kind, tuple[Plugin, ...]]:
     """Search the entry points of all distributions once, which takes as long for one group; cached by sys.path."""
     from importlib.metadata import entry_points
 

@@ -6,16 +6,17 @@ these, only they know: audio is -1 to 1 to one network, and -32768 to 32767 to a
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
 from onnxport.core.arrays import Feeds
 from onnxport.samples.generator import image_axes
 from onnxport.validate.answered_set import AnsweredSet
+from onnxport.validate.metrics import scale_of
 from onnxport.validate.noise_runs import Answers
 from onnxport.validate.undefined_answers import is_finite
 
 _NOTE = (
-    "float16 overflows on inputs of up to {:.0f} ({}), where the source does not: if yours are as large, as 16-bit "
+    "float16 overflows on inputs of up to {:.0f}, {}, where the source does not: if yours are as large, as 16-bit "
     "audio is, give some with --inputs DIR, and what overflows on them stays float32"
 )
 
@@ -37,8 +38,8 @@ class Overflows:
             each for each in feeds.values() if each.dtype.kind == "f" and image_axes(each.shape) is None
         ]
         if answered.source == "generated" and numbers and is_finite(answers) and not is_finite(rounded):
-            largest = max(float(np.abs(each).max(initial=0.0)) for each in numbers)
-            self._found = min(self._found or (np.inf, ""), (largest, answered.label))
+            largest = max(map(scale_of, numbers))
+            self._found = min(self._found or (math.inf, ""), (largest, answered.label))
 
     @property
     def notes(self) -> tuple[str, ...]:

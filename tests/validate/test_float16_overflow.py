@@ -35,7 +35,7 @@ def test_large_inputs_on_which_float16_overflows_are_told(tmp_path: Path) -> Non
     report = verdict(file(SOURCE, tmp_path / "a.onnx"), file(HALF, tmp_path / "b.onnx"))
     assert report.passed, report.reason
     (note,) = overflows(report.notes)
-    assert "up to 1000 (set 5 (sparse))" in note
+    assert "up to 1000, set 5 (sparse), where" in note
     assert "--inputs DIR" in note
 
 

@@ -58,9 +58,8 @@ def infer_types(model: ir.Model) -> InferredTypes:
         pairs = zip(_values(model), _values(ir.from_proto(proto)), strict=True)
         return InferredTypes({value: (twin.type, twin.shape) for value, twin in pairs})
     told = (*proto.graph.input, *proto.graph.value_info, *proto.graph.output)
-    types = {
-        each.name: each.type for each in told
-    }  # to read the whole model back takes as long as the inference
+    # To read the whole model back takes as long as the inference.
+    types = {each.name: each.type for each in told}
     return InferredTypes({value: _read(types[value.name]) for value in _values(model) if value.name in types})
 
 
